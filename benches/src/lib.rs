@@ -1,0 +1,1 @@
+//! The interleaved ratio runner and the rows it judges.

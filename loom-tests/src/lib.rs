@@ -1,0 +1,1 @@
+//! Models of the Folio crates that use their public interfaces only: see `tests/`.

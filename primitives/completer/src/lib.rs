@@ -1,0 +1,1 @@
+//! Run a completion where its result is, bounded in depth.

@@ -1,0 +1,33 @@
+//! Pause points: by them a test stops a thread right before or right after a named step.
+//!
+//! Product code names its steps by [`step!`](crate::step); what a test does with them is in `test_util::pause`. Without the feature
+//! `test-util`, and in models, a step is just its expression.
+
+/// Evaluates the expression as a named step at which a test can stop the thread: `step!("queue.claim", expression)`.
+#[macro_export]
+macro_rules! step {
+    ($name:literal, $step:expr) => {{
+        $crate::pause::before($name);
+        let result = $step;
+        $crate::pause::after($name);
+        result
+    }};
+}
+
+/// Stops here if this thread is to stop right before the step.
+#[inline]
+pub fn before(step: &'static str) {
+    #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+    crate::test_util::pause::reached(step, crate::test_util::pause::When::Before);
+    #[cfg(not(all(feature = "test-util", not(any(loom, shuttle)))))]
+    let _ = step;
+}
+
+/// Stops here if this thread is to stop right after the step.
+#[inline]
+pub fn after(step: &'static str) {
+    #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+    crate::test_util::pause::reached(step, crate::test_util::pause::When::After);
+    #[cfg(not(all(feature = "test-util", not(any(loom, shuttle)))))]
+    let _ = step;
+}

@@ -1,0 +1,85 @@
+//! The one way in which models are run.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// The fewest executions below which a model is taken to see nothing.
+const FEWEST: u64 = 20;
+
+/// The preemption bound that gates.
+const BOUND: usize = 3;
+
+/// One model: a body that loom runs under every schedule up to a bound.
+///
+/// `FOLIO_LOOM_BOUND` sets another bound than 3 for a longer hunt.
+#[derive(Debug)]
+pub struct Model {
+    name: &'static str,
+    bound: usize,
+    few: Option<&'static str>,
+}
+
+impl Model {
+    /// A model of this name at the gating bound.
+    ///
+    /// # Panics
+    /// When the environment caps loom's time or permutations: a capped run proves nothing.
+    pub fn new(name: &'static str) -> Self {
+        for cap in ["LOOM_MAX_DURATION", "LOOM_MAX_PERMUTATIONS", "LOOM_CHECKPOINT_FILE"] {
+            assert!(std::env::var_os(cap).is_none(), "{cap} is set: a capped model proves nothing");
+        }
+        let bound = match std::env::var("FOLIO_LOOM_BOUND") {
+            Ok(text) => text.parse().expect("FOLIO_LOOM_BOUND is a number"),
+            Err(_) => BOUND,
+        };
+        Self { name, bound, few: None }
+    }
+
+    /// Accepts fewer than 20 executions, for the reason given.
+    #[must_use]
+    pub fn few_executions(mut self, why: &'static str) -> Self {
+        self.few = Some(why);
+        self
+    }
+
+    /// Runs the model to its end and prints how many executions that took.
+    ///
+    /// # Panics
+    /// When an execution fails, or when there were fewer than 20 without a reason.
+    pub fn check(self, body: impl Fn() + Send + Sync + 'static) {
+        let executions = std::sync::Arc::new(AtomicU64::new(0));
+        let counted = std::sync::Arc::clone(&executions);
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(self.bound);
+        builder.max_permutations = None;
+        builder.max_duration = None;
+        builder.checkpoint_file = None;
+        builder.max_branches = 20_000;
+        let began = Instant::now();
+        builder.check(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            body();
+        });
+        let executions = executions.load(Ordering::Relaxed);
+        println!(
+            "model {}: {executions} executions, complete at bound {}, {:.1} s{}",
+            self.name,
+            self.bound,
+            began.elapsed().as_secs_f64(),
+            self.few.map(|why| format!(" (few: {why})")).unwrap_or_default(),
+        );
+        assert!(
+            executions >= FEWEST || self.few.is_some(),
+            "model {}: {executions} executions see nothing; fewer than {FEWEST} need a reason",
+            self.name
+        );
+    }
+}
+
+/// Runs a model at the gating bound: see [`Model::check`].
+///
+/// # Panics
+/// As [`Model::check`].
+pub fn model(name: &'static str, body: impl Fn() + Send + Sync + 'static) {
+    Model::new(name).check(body);
+}
