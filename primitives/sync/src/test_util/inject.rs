@@ -32,6 +32,12 @@ impl Drop for Spurious {
     }
 }
 
+/// Ends what an execution that failed may have left behind.
+#[cfg(any(loom, shuttle))]
+pub(crate) fn reset() {
+    STATE.set((0, 0));
+}
+
 /// Counts one weak compare-and-set and says whether it must fail.
 #[cfg_attr(not(any(loom, shuttle)), allow(dead_code, reason = "only the checkers' atomics ask"))]
 pub(crate) fn fails_now() -> bool {

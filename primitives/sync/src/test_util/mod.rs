@@ -12,6 +12,8 @@ pub(crate) mod inject;
 mod model;
 #[cfg(not(any(loom, shuttle)))]
 pub mod pause;
+#[cfg(shuttle)]
+mod shuttle;
 mod tracked;
 
 pub use blocking::{Blocked, watch_for_blocking};
@@ -19,4 +21,6 @@ pub use executor::ManualExecutor;
 pub use inject::{Spurious, spurious_every};
 #[cfg(loom)]
 pub use model::{Model, model};
+#[cfg(shuttle)]
+pub use shuttle::shuttle_check;
 pub use tracked::Tracked;
