@@ -42,7 +42,7 @@ mod local;
 mod mutex;
 #[doc(hidden)]
 pub mod pause;
-#[cfg(feature = "test-util")]
+#[cfg(feature = "count-allocations")]
 pub mod test_util;
 pub mod thread;
 pub mod time;

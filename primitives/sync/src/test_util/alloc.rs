@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::Sub;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
 
@@ -26,6 +26,8 @@ static COUNTS: [Shard; SHARDS] = [const {
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+static PAUSED: AtomicBool = AtomicBool::new(false);
+
 std::thread_local! {
     /// The shard of this thread; `SHARDS` before the first allocation.
     static SHARD: Cell<usize> = const { Cell::new(SHARDS) };
@@ -45,7 +47,7 @@ fn shard() -> &'static Shard {
 /// Counts the allocations of all threads and passes them on to another allocator.
 ///
 /// ```
-/// use folio_sync::test_util::alloc::{Counting, Counts};
+/// use folio_sync::test_util::alloc::{self, Counting, Counts};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Counting = Counting::system();
@@ -54,6 +56,12 @@ fn shard() -> &'static Shard {
 /// drop(std::hint::black_box(Box::new(7_u64)));
 /// let during = Counts::now() - before;
 /// assert_eq!((during.allocations, during.frees, during.allocated_bytes), (1, 1, 8));
+///
+/// alloc::pause();
+/// let before = Counts::now();
+/// drop(std::hint::black_box(Box::new(7_u64)));
+/// assert_eq!(Counts::now() - before, Counts::default(), "not counted while paused");
+/// alloc::resume();
 /// ```
 #[derive(Debug)]
 pub struct Counting<A = System>(A);
@@ -72,13 +80,36 @@ impl<A> Counting<A> {
     }
 }
 
+/// Stops counting, on all threads: what is timed meanwhile does not pay for the counters.
+pub fn pause() {
+    // Relaxed: a switch that publishes nothing; a thread that runs now may see it late.
+    PAUSED.store(true, Ordering::Relaxed);
+}
+
+/// Counts again after a [`pause`].
+pub fn resume() {
+    // Relaxed: as in `pause`.
+    PAUSED.store(false, Ordering::Relaxed);
+}
+
+fn paused() -> bool {
+    // Relaxed: as in `pause`.
+    PAUSED.load(Ordering::Relaxed)
+}
+
 fn count_allocation(bytes: usize) {
+    if paused() {
+        return;
+    }
     let shard = shard();
     shard.allocations.fetch_add(1, Ordering::Relaxed);
     shard.allocated_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 fn count_free(bytes: usize) {
+    if paused() {
+        return;
+    }
     let shard = shard();
     shard.frees.fetch_add(1, Ordering::Relaxed);
     shard.freed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);

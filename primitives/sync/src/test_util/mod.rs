@@ -1,26 +1,34 @@
 //! What tests and models of concurrent code need: hand-stepped executors, clocks and timers, pause points, tracked payloads.
 //!
 //! Public, so that whoever builds on these crates can test in the same way; behind the feature `test-util`, which belongs into
-//! development dependencies only.
+//! development dependencies only. The counting allocator alone is behind `count-allocations`.
 
 #[cfg(not(any(loom, shuttle)))]
 pub mod alloc;
+#[cfg(feature = "test-util")]
 pub(crate) mod blocking;
+#[cfg(feature = "test-util")]
 mod executor;
+#[cfg(feature = "test-util")]
 pub(crate) mod inject;
-#[cfg(loom)]
+#[cfg(all(feature = "test-util", loom))]
 mod model;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
 pub mod pause;
-#[cfg(shuttle)]
+#[cfg(all(feature = "test-util", shuttle))]
 mod shuttle;
+#[cfg(feature = "test-util")]
 mod tracked;
 
+#[cfg(feature = "test-util")]
 pub use blocking::{Blocked, watch_for_blocking};
+#[cfg(feature = "test-util")]
 pub use executor::ManualExecutor;
+#[cfg(feature = "test-util")]
 pub use inject::{Spurious, spurious_every};
-#[cfg(loom)]
+#[cfg(all(feature = "test-util", loom))]
 pub use model::{Model, model};
-#[cfg(shuttle)]
+#[cfg(all(feature = "test-util", shuttle))]
 pub use shuttle::shuttle_check;
+#[cfg(feature = "test-util")]
 pub use tracked::Tracked;
