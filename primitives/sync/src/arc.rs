@@ -36,6 +36,7 @@ pub fn arc_from_std<T: ?Sized>(arc: crate::__private::StdArc<T>) -> Arc<T> {
 #[macro_export]
 macro_rules! arc_dyn {
     ($value:expr => $object:ty) => {{
+        #[allow(clippy::disallowed_types, reason = "taken over by the switch's own Arc at once")]
         let arc: $crate::__private::StdArc<$object> = $crate::__private::StdArc::new($value);
         $crate::arc_from_std(arc)
     }};
