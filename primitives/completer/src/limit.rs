@@ -1,0 +1,103 @@
+//! The depth limit of a process.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::sync::OnceLock;
+
+/// The environment variable that sets the depth limit of a process.
+pub const DEPTH_LIMIT_VARIABLE: &str = "FOLIO_MAX_COMPLETION_DEPTH";
+
+/// The depth limit of a process that sets none.
+pub const DEFAULT_DEPTH_LIMIT: u32 = 10;
+
+/// Where the depth limit of this process comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DepthLimitSource {
+    /// The variable is not set: [`DEFAULT_DEPTH_LIMIT`].
+    Default,
+    /// The variable, as it is written.
+    Environment,
+    /// The variable says zero or less: 1.
+    Raised,
+    /// The variable cannot be read as a number: [`DEFAULT_DEPTH_LIMIT`].
+    Malformed,
+}
+
+/// The depth limit of completers whose builder sets none.
+///
+/// Read from the environment variable `FOLIO_MAX_COMPLETION_DEPTH` once per process, when it is first needed. The variable is a
+/// number in the range of an `i32`: decimal, hexadecimal after `0x` or octal after `0` or `0o`, with a sign if it likes. Zero and
+/// negative numbers mean 1. Anything else means 10, and one line on standard error says so.
+///
+/// ```
+/// assert!(folio_completer::depth_limit() >= 1);
+/// ```
+pub fn depth_limit() -> u32 {
+    of_process().0
+}
+
+/// Where [`depth_limit`] comes from.
+pub fn depth_limit_source() -> DepthLimitSource {
+    of_process().1
+}
+
+fn of_process() -> (u32, DepthLimitSource) {
+    static LIMIT: OnceLock<(u32, DepthLimitSource)> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let value = std::env::var_os(DEPTH_LIMIT_VARIABLE);
+        let (limit, source) = interpret(value.as_deref());
+        if source == DepthLimitSource::Malformed {
+            let value = value.unwrap_or_default();
+            // Where nobody hears standard error the source still tells.
+            let _unheard = writeln!(
+                std::io::stderr(),
+                "{DEPTH_LIMIT_VARIABLE}: `{}` is not a number that fits an i32; the depth limit is {limit}",
+                value.display()
+            );
+        }
+        (limit, source)
+    })
+}
+
+fn interpret(value: Option<&OsStr>) -> (u32, DepthLimitSource) {
+    let Some(value) = value else { return (DEFAULT_DEPTH_LIMIT, DepthLimitSource::Default) };
+    match value.to_str().and_then(parse) {
+        None => (DEFAULT_DEPTH_LIMIT, DepthLimitSource::Malformed),
+        Some(number) => match u32::try_from(number) {
+            Ok(limit) if limit > 0 => (limit, DepthLimitSource::Environment),
+            _ => (1, DepthLimitSource::Raised),
+        },
+    }
+}
+
+/// A number in one of the accepted forms that fits an `i32`.
+fn parse(text: &str) -> Option<i32> {
+    let (negative, unsigned) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (digits, radix) = if let Some(digits) = strip_either(unsigned, "0x", "0X") {
+        (digits, 16)
+    } else if let Some(digits) = strip_either(unsigned, "0o", "0O") {
+        (digits, 8)
+    } else if unsigned.len() > 1 && unsigned.starts_with('0') {
+        (&unsigned[1..], 8)
+    } else {
+        (unsigned, 10)
+    };
+    // The standard parser would take a second sign.
+    if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let magnitude = i64::from_str_radix(digits, radix).ok()?;
+    i32::try_from(if negative { -magnitude } else { magnitude }).ok()
+}
+
+fn strip_either<'a>(text: &'a str, one: &str, other: &str) -> Option<&'a str> {
+    text.strip_prefix(one).or_else(|| text.strip_prefix(other))
+}
+
+#[cfg(test)]
+mod tests;
