@@ -1,8 +1,14 @@
 //! Hints for loops that wait a bounded moment.
 
 #[cfg(loom)]
-pub use loom::hint::spin_loop;
+use loom::hint as raw;
 #[cfg(shuttle)]
-pub use shuttle::hint::spin_loop;
+use shuttle::hint as raw;
 #[cfg(not(any(loom, shuttle)))]
-pub use std::hint::spin_loop;
+use std::hint as raw;
+
+/// Tells the processor, or the checker, that this thread waits for another one.
+#[inline]
+pub fn spin_loop() {
+    raw::spin_loop();
+}
