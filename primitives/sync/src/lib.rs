@@ -46,7 +46,6 @@ pub mod pause;
 pub mod test_util;
 pub mod thread;
 pub mod time;
-#[cfg(not(any(loom, shuttle)))]
 pub mod timers;
 pub mod unwind;
 

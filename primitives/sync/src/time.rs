@@ -52,7 +52,7 @@ impl Sub<Duration> for Instant {
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
-    /// The monotonic time, exact.
+    /// The monotonic time, exact; never going back.
     fn now(&self) -> Instant;
 
     /// A recent monotonic time, for one load instead of a clock read.
@@ -77,6 +77,9 @@ mod system {
     use crate::thread;
 
     /// The machine's clocks.
+    ///
+    /// # Progress
+    /// Lock-free: one read of the machine's clock and one read-modify-write for `now`, one load for `coarse`.
     ///
     /// Its coarse time is the latest that any thread read by [`now`](Clock::now); an [`Upkeep`] reads it at regular intervals.
     ///
@@ -115,9 +118,9 @@ mod system {
     impl Clock for SystemClock {
         fn now(&self) -> Instant {
             let now = nanos(self.origin.elapsed()).max(1);
-            // Relaxed: a number that publishes nothing; the maximum keeps it from going back.
-            self.recent.fetch_max(now, Ordering::Relaxed);
-            Instant(now)
+            // Relaxed: a number that publishes nothing; the maximum keeps both times from going back, whichever thread asks.
+            let before = self.recent.fetch_max(now, Ordering::Relaxed);
+            Instant(now.max(before))
         }
 
         fn coarse(&self) -> Instant {
@@ -134,13 +137,28 @@ mod system {
     }
 
     /// A thread that keeps a clock's coarse time up, until dropped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use folio_sync::Arc;
+    /// use folio_sync::time::{Clock, SystemClock, Upkeep};
+    ///
+    /// let clock = Arc::new(SystemClock::new());
+    /// let upkeep = Upkeep::start(Arc::clone(&clock), Duration::from_millis(1)).unwrap();
+    /// let earlier = clock.coarse();
+    /// while clock.coarse() == earlier {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(upkeep);
+    /// ```
     pub struct Upkeep {
         stop: Arc<AtomicBool>,
         thread: Option<thread::JoinHandle<()>>,
     }
 
     impl Upkeep {
-        /// Reads `clock` every `interval`.
+        /// Reads `clock` every `interval`; with an interval of zero without a pause.
         ///
         /// # Errors
         /// The system's, when it starts no thread.

@@ -5,8 +5,16 @@ use std::time::Duration;
 
 use crate::{Arc, Job, Rejected};
 
+#[cfg(any(feature = "test-util", not(any(loom, shuttle))))]
+pub(crate) mod schedule;
+#[cfg(not(any(loom, shuttle)))]
+mod threaded;
+
+#[cfg(not(any(loom, shuttle)))]
+pub use threaded::{ThreadTimers, ThreadTimersBuilder};
+
 /// Names a timer that was set, for cancelling it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerId(u64);
 
 impl TimerId {
@@ -22,10 +30,30 @@ impl TimerId {
 }
 
 /// Runs jobs later.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use folio_sync::timers::{ThreadTimers, Timers};
+/// use folio_sync::{Executor, Job, Rejected};
+///
+/// /// Submits a job again after a pause; who cannot be delayed is tried at once.
+/// fn retry_later(timers: &impl Timers, job: Job) {
+///     if let Err(rejected) = timers.once(Duration::from_millis(10), job) {
+///         rejected.into_inner().run();
+///     }
+/// }
+///
+/// let timers = ThreadTimers::new();
+/// let (tell, told) = std::sync::mpsc::channel();
+/// retry_later(&timers, Job::new(move || tell.send("ran").unwrap()));
+/// assert_eq!(told.recv(), Ok("ran"));
+/// ```
 pub trait Timers: Send + Sync {
     /// Runs `job` once, when at least `delay` has passed.
     ///
-    /// It runs on the timers' own thread and must not block: it hands work on to an executor.
+    /// It runs on the timers' own thread and must not block: it hands work on to an executor. Timers that are due at the same moment
+    /// run in the order in which they were set.
     ///
     /// # Errors
     /// [`Rejected`] with the same job when no timer can be set.

@@ -12,13 +12,22 @@ pub type Payload = Box<dyn Any + Send>;
 ///
 /// # Errors
 /// What the panic carried.
+///
+/// ```
+/// use folio_sync::unwind;
+///
+/// assert!(matches!(unwind::catch(|| 7), Ok(7)));
+/// let payload = unwind::catch(|| panic!("out of ink")).unwrap_err();
+/// assert_eq!(unwind::message(&*payload), "out of ink");
+/// unwind::discard(payload);
+/// ```
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
 /// Drops a payload whose own destructor may panic again.
 ///
-/// A payload whose destructor keeps panicking with such payloads is leaked after the second.
+/// When it does, what that second panic carried is leaked: its destructor could panic again, and so on.
 pub fn discard(payload: Payload) {
     if let Err(again) = catch(move || drop(payload)) {
         std::mem::forget(again);

@@ -5,8 +5,13 @@ use std::cell::RefCell;
 /// A blocking call that was made inside a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The blocking function.
+    /// The blocking function, or that the callback did not return within its limit.
     pub call: &'static str,
+}
+
+impl Blocked {
+    /// The [`call`](Self::call) of a callback that had not returned after its limit.
+    pub const OVERDUE: &'static str = "not returned within the limit";
 }
 
 std::thread_local! {
@@ -16,8 +21,19 @@ std::thread_local! {
 
 /// Runs `callback` and returns with its result each blocking call of [`thread`](crate::thread) that it made.
 ///
-/// Park, timed park and sleep of this crate are seen when they are called, whether or not they then had to wait. Watches nest: the
-/// inner one has what happened inside it. In models nothing is reported.
+/// Park, timed park, sleep and join of this crate are seen when they are called, whether or not they then had to wait; a lock is not.
+/// What blocks in other ways, such as a channel of the standard library, only a time limit sees: see `ManualExecutor::report_after`.
+/// Watches nest: the inner one has what happened inside it. In models nothing is reported.
+///
+/// ```
+/// use folio_sync::test_util::watch_for_blocking;
+/// use folio_sync::thread;
+///
+/// # #[cfg(not(any(loom, shuttle)))] {
+/// let (_, blocked) = watch_for_blocking(|| thread::sleep(std::time::Duration::ZERO));
+/// assert_eq!(blocked[0].call, "thread::sleep");
+/// # }
+/// ```
 pub fn watch_for_blocking<R>(callback: impl FnOnce() -> R) -> (R, Vec<Blocked>) {
     struct Restore(Option<Vec<Blocked>>);
 

@@ -1,21 +1,24 @@
 //! The hand-stepped executor.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ptr;
 
 use super::blocking::{Blocked, watch_for_blocking};
+#[cfg(not(any(loom, shuttle)))]
+use super::watchdog::Watchdog;
 use crate::{Arc, Executor, Job, Mutex, RejectReason, Rejected, SerialExecutor, unwind};
 
 crate::thread_local! {
-    /// The hand-stepped executor whose job this thread is inside of.
-    static CURRENT: Cell<*const ()> = Cell::new(ptr::null());
+    /// The hand-stepped executors whose jobs this thread is inside of, the innermost last.
+    static CURRENT: RefCell<Vec<*const ()>> = RefCell::new(Vec::new());
 }
 
 /// A serial executor that runs a job when the test says so.
 ///
-/// It refuses on demand, counts what it was handed and reports jobs that block. Clones are the same executor.
+/// It refuses on demand, counts what it was handed and reports jobs that block. Clones are the same executor. A test that steps it
+/// from several threads does so from one at a time: it is serial only as long as the test is.
 ///
 /// ```
 /// use folio_sync::test_util::ManualExecutor;
@@ -46,6 +49,8 @@ struct State {
     submissions: usize,
     handovers: usize,
     blocked: Vec<Blocked>,
+    #[cfg(not(any(loom, shuttle)))]
+    watchdog: Option<Arc<Watchdog>>,
 }
 
 impl ManualExecutor {
@@ -64,12 +69,21 @@ impl ManualExecutor {
     /// Runs the oldest job on this thread; whether there was one.
     ///
     /// # Panics
-    /// When the job does.
+    /// When the job does; the executor can be used on.
     pub fn run_next(&self) -> bool {
         let Some(job) = self.take_next() else { return false };
+        #[cfg(not(any(loom, shuttle)))]
+        let watchdog = self.shared.lock().watchdog.clone();
+        #[cfg(not(any(loom, shuttle)))]
+        let watch = watchdog.as_deref().map(|watchdog| {
+            let shared = Arc::clone(&self.shared);
+            watchdog.begin(move |overdue| shared.lock().blocked.push(overdue))
+        });
         let inside = Inside::enter(self.identity());
         let (result, mut blocked) = watch_for_blocking(|| unwind::catch(|| job.run()));
         drop(inside);
+        #[cfg(not(any(loom, shuttle)))]
+        drop(watch);
         self.shared.lock().blocked.append(&mut blocked);
         if let Err(payload) = result {
             std::panic::resume_unwind(payload);
@@ -124,6 +138,47 @@ impl ManualExecutor {
     /// How many jobs were taken from outside of this executor: hand-overs from one thread to another.
     pub fn handovers(&self) -> usize {
         self.shared.lock().handovers
+    }
+
+    /// Reports from now on a job that has not returned after this limit, while it is still inside.
+    ///
+    /// It catches what blocks in ways that [`watch_for_blocking`] does not see. A job that must be seen to block need not be timed: let
+    /// it block until [`wait_for_blocked`](Self::wait_for_blocked) has returned. Not offered to models, which have no time.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// use folio_sync::test_util::{Blocked, ManualExecutor};
+    /// use folio_sync::{Executor, Job};
+    ///
+    /// let executor = ManualExecutor::new();
+    /// executor.report_after(Duration::from_millis(5));
+    /// let (release, released) = mpsc::channel();
+    /// executor.submit(Job::new(move || released.recv().unwrap())).unwrap();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| executor.run_next());
+    ///     assert_eq!(executor.wait_for_blocked(), [Blocked { call: Blocked::OVERDUE }]);
+    ///     release.send(()).unwrap();
+    /// });
+    /// ```
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn report_after(&self, limit: std::time::Duration) {
+        let watchdog = Arc::new(Watchdog::new(limit));
+        let earlier = self.shared.lock().watchdog.replace(watchdog);
+        drop(earlier);
+    }
+
+    /// Waits until there are reports of jobs that blocked, and takes them.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn wait_for_blocked(&self) -> Vec<Blocked> {
+        loop {
+            let blocked = self.take_blocked();
+            if !blocked.is_empty() {
+                return blocked;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
     }
 
     /// Takes the reports of jobs that blocked.
@@ -185,7 +240,9 @@ impl Executor for ManualExecutor {
 
 impl SerialExecutor for ManualExecutor {
     fn is_current(&self) -> bool {
-        CURRENT.with(Cell::get) == self.identity()
+        let identity = self.identity();
+        // Thread-locals may be gone while the thread exits: then it is inside no job.
+        CURRENT.try_with(|current| current.borrow().contains(&identity)).unwrap_or(false)
     }
 
     fn resubmit(&self, job: Job) -> Result<(), Rejected<Job>> {
@@ -194,18 +251,17 @@ impl SerialExecutor for ManualExecutor {
 }
 
 /// Marks the thread as inside a job, until dropped.
-struct Inside {
-    outer: *const (),
-}
+struct Inside(());
 
 impl Inside {
     fn enter(executor: *const ()) -> Self {
-        Self { outer: CURRENT.with(|current| current.replace(executor)) }
+        CURRENT.with(|current| current.borrow_mut().push(executor));
+        Self(())
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(self.outer));
+        CURRENT.with(|current| current.borrow_mut().pop());
     }
 }

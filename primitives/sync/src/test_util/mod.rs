@@ -8,6 +8,8 @@ pub mod alloc;
 #[cfg(feature = "test-util")]
 pub(crate) mod blocking;
 #[cfg(feature = "test-util")]
+mod clock;
+#[cfg(feature = "test-util")]
 mod executor;
 #[cfg(feature = "test-util")]
 pub(crate) mod inject;
@@ -18,10 +20,16 @@ pub mod pause;
 #[cfg(all(feature = "test-util", shuttle))]
 mod shuttle;
 #[cfg(feature = "test-util")]
+mod timers;
+#[cfg(feature = "test-util")]
 mod tracked;
+#[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+mod watchdog;
 
 #[cfg(feature = "test-util")]
 pub use blocking::{Blocked, watch_for_blocking};
+#[cfg(feature = "test-util")]
+pub use clock::ManualClock;
 #[cfg(feature = "test-util")]
 pub use executor::ManualExecutor;
 #[cfg(feature = "test-util")]
@@ -30,5 +38,7 @@ pub use inject::{Spurious, spurious_every};
 pub use model::{Model, model};
 #[cfg(all(feature = "test-util", shuttle))]
 pub use shuttle::shuttle_check;
+#[cfg(feature = "test-util")]
+pub use timers::ManualTimers;
 #[cfg(feature = "test-util")]
 pub use tracked::Tracked;

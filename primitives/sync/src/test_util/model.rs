@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::inject;
+use super::tracked::register;
+
 /// The fewest executions below which a model is taken to see nothing.
 const FEWEST: u64 = 20;
 
@@ -11,7 +14,22 @@ const BOUND: usize = 3;
 
 /// One model: a body that loom runs under every schedule up to a bound.
 ///
-/// `FOLIO_LOOM_BOUND` sets another bound than 3 for a longer hunt.
+/// `FOLIO_LOOM_BOUND` sets a larger bound than 3 for a longer hunt.
+///
+/// ```
+/// use folio_sync::atomic::{AtomicUsize, Ordering};
+/// use folio_sync::test_util::Model;
+/// use folio_sync::{Arc, thread};
+///
+/// Model::new("two additions").few_executions("one word, one operation a thread").check(|| {
+///     let count = Arc::new(AtomicUsize::new(0));
+///     let other = Arc::clone(&count);
+///     let thread = thread::spawn(move || other.fetch_add(1, Ordering::Relaxed));
+///     count.fetch_add(1, Ordering::Relaxed);
+///     thread.join().unwrap();
+///     assert_eq!(count.load(Ordering::Relaxed), 2);
+/// });
+/// ```
 #[derive(Debug)]
 pub struct Model {
     name: &'static str,
@@ -23,7 +41,7 @@ impl Model {
     /// A model of this name at the gating bound.
     ///
     /// # Panics
-    /// When the environment caps loom's time or permutations: a capped run proves nothing.
+    /// When the environment caps loom's time or permutations or sets a bound below 3: such a run proves nothing.
     pub fn new(name: &'static str) -> Self {
         for cap in ["LOOM_MAX_DURATION", "LOOM_MAX_PERMUTATIONS", "LOOM_CHECKPOINT_FILE"] {
             assert!(std::env::var_os(cap).is_none(), "{cap} is set: a capped model proves nothing");
@@ -32,6 +50,7 @@ impl Model {
             Ok(text) => text.parse().expect("FOLIO_LOOM_BOUND is a number"),
             Err(_) => BOUND,
         };
+        assert!(bound >= BOUND, "FOLIO_LOOM_BOUND is {bound}: below {BOUND} real faults stay hidden");
         Self { name, bound, few: None }
     }
 
@@ -57,9 +76,14 @@ impl Model {
         builder.max_branches = 20_000;
         let began = Instant::now();
         builder.check(move || {
+            // Relaxed: a count that publishes nothing; all executions run on this thread.
             counted.fetch_add(1, Ordering::Relaxed);
+            // An execution that failed may have left its injection and its values behind.
+            inject::reset();
+            register::reset();
             body();
         });
+        // Relaxed: as above.
         let executions = executions.load(Ordering::Relaxed);
         println!(
             "model {}: {executions} executions, complete at bound {}, {:.1} s{}",

@@ -17,21 +17,33 @@ pub enum When {
 const ARMED: u8 = 0;
 const STOPPED: u8 = 1;
 const RELEASED: u8 = 2;
+const MISSED: u8 = 3;
 
 #[derive(Debug)]
 struct Shared {
     step: &'static str,
     when: When,
-    /// `ARMED`, then `STOPPED` by the thread that stops, then `RELEASED` by the test.
+    /// `ARMED`; then `STOPPED` by the thread that stops and `RELEASED` by the test; or `MISSED` when the operation ended before.
     phase: AtomicU8,
 }
 
 impl Shared {
     /// Looks again and again, since a condition variable would hide from `ThreadSanitizer` what it should see.
-    fn wait_until_not(&self, phase: u8) {
-        while self.phase.load(Ordering::Acquire) == phase {
+    fn wait_while(&self, phase: u8) -> u8 {
+        loop {
+            // Acquire: what the thread that changed the phase did before is visible; pairs with the Release of `leave` and `release`.
+            let found = self.phase.load(Ordering::Acquire);
+            if found != phase {
+                return found;
+            }
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    fn leave(&self, from: u8, to: u8) -> bool {
+        // Release: publishes what this thread did up to the stop; pairs with `wait_while`'s Acquire. Acquire: sees what the test did
+        // before a release that came first.
+        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -69,36 +81,33 @@ impl Stop {
 
     /// Runs `operation`, stopping the calling thread the first time that it reaches the step.
     ///
+    /// Runs nest: the inner one has the thread until it ends.
+    ///
     /// # Panics
     /// When the operation does, and when it ends without having reached the step: such a test shows nothing.
     pub fn run<R>(&self, operation: impl FnOnce() -> R) -> R {
-        struct Leave(Option<Arc<Shared>>);
-
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                STOP.with_borrow_mut(|current| *current = self.0.take());
-            }
-        }
-
         let outer = STOP.with_borrow_mut(|current| current.replace(Arc::clone(&self.shared)));
-        let leave = Leave(outer);
+        let mut leave = Leave { outer, running: &self.shared, missed: false };
         let result = operation();
+        leave.end();
+        let missed = leave.missed;
         drop(leave);
-        assert!(
-            self.shared.phase.load(Ordering::Acquire) != ARMED,
-            "step {:?} was never reached",
-            self.shared.step
-        );
+        assert!(!missed, "step {:?} was never reached", self.shared.step);
         result
     }
 
-    /// Waits until the thread stands at the step.
+    /// Waits until the thread stands at the step, or has passed it because it was released before.
+    ///
+    /// # Panics
+    /// When the operation ended without having reached the step, so that nobody waits forever.
     pub fn wait_until_stopped(&self) {
-        self.shared.wait_until_not(ARMED);
+        let phase = self.shared.wait_while(ARMED);
+        assert!(phase != MISSED, "step {:?} was never reached", self.shared.step);
     }
 
-    /// Lets the thread go on.
+    /// Lets the thread go on; one that has not reached the step yet will not stop.
     pub fn release(&self) {
+        // Release: publishes what the test did while the thread stood; pairs with `wait_while`'s Acquire.
         self.shared.phase.store(RELEASED, Ordering::Release);
     }
 }
@@ -109,14 +118,31 @@ impl Drop for Stop {
     }
 }
 
+/// Ends a run, also when the operation panics.
+struct Leave<'a> {
+    outer: Option<Arc<Shared>>,
+    running: &'a Shared,
+    missed: bool,
+}
+
+impl Leave<'_> {
+    fn end(&mut self) {
+        self.missed |= self.running.leave(ARMED, MISSED);
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.end();
+        STOP.with_borrow_mut(|current| *current = self.outer.take());
+    }
+}
+
 /// Stops here if this thread runs inside a [`Stop`] for this step.
 pub(crate) fn reached(name: &'static str, when: When) {
     // Thread-locals may be gone while the thread exits: then nothing stops it.
     let Some(stop) = STOP.try_with(|current| current.borrow().clone()).ok().flatten() else { return };
-    if stop.step == name
-        && stop.when == when
-        && stop.phase.compare_exchange(ARMED, STOPPED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    {
-        stop.wait_until_not(STOPPED);
+    if stop.step == name && stop.when == when && stop.leave(ARMED, STOPPED) {
+        stop.wait_while(STOPPED);
     }
 }

@@ -6,6 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 
+use super::inject;
+use super::tracked::register;
+
 /// The variable that replays a run; shuttle's own schedulers obey it too.
 const SEED: &str = "SHUTTLE_RANDOM_SEED";
 
@@ -22,7 +25,8 @@ const STACK_BYTES: usize = 256 * 1024;
 /// replay. The body must be deterministic apart from its schedule.
 ///
 /// # Panics
-/// When a schedule fails, when there is none, or when the body never had two threads to choose from.
+/// When a schedule fails, when it leaks a [`Tracked`](super::Tracked) value, when there are fewer than two iterations, or when the
+/// body never had two threads to choose from.
 pub fn shuttle_check(name: &str, iterations: usize, body: impl Fn() + Send + Sync + 'static) {
     assert!(iterations >= 2, "shuttle {name}: {iterations} iterations show nothing");
     let seed = seed();
@@ -46,11 +50,15 @@ fn run(
     config.stack_size = STACK_BYTES;
     config.silence_warnings = true;
     let body = std::sync::Arc::clone(body);
+    register::reset();
     let ran = Runner::new(scheduler, config).run(move || {
         // An execution that failed may have left its injection behind.
-        super::inject::reset();
+        inject::reset();
+        // Threads of the body may outlive it, so a leak shows at the end of the execution, which is here.
+        register::assert_no_leak();
         body();
     });
+    register::assert_no_leak();
     assert_eq!(ran, iterations, "shuttle {name}: not every {kind} schedule was run");
 }
 
