@@ -1,0 +1,115 @@
+//! Blocks of slots, linked as they are needed and never used again.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use folio_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use folio_sync::cell::UnsafeCell;
+
+use super::word::low;
+
+/// Nothing is written yet, and nobody waits for it.
+pub(crate) const EMPTY: u64 = 0;
+/// The value is there; the bits above the lowest two are its weight.
+pub(crate) const FULL: u64 = 1;
+/// The consumer came before the value: whoever writes it holds the turn.
+pub(crate) const AWAITED: u64 = 2;
+/// Where the weight begins.
+pub(crate) const WEIGHT_SHIFT: u32 = 2;
+
+/// A place for one value.
+pub(crate) struct Slot<T> {
+    /// `EMPTY`, `AWAITED` or `FULL` with the weight: swapped once by the writer, and set to `AWAITED` by a consumer.
+    pub(crate) state: AtomicU64,
+    /// Written once by the owner of the ticket before it swaps `state`, moved out once by the consumer after it saw `FULL`.
+    pub(crate) value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// The slots of `N` consecutive tickets.
+pub(crate) struct Block<T, const N: usize> {
+    /// The first ticket; written before the block is linked.
+    pub(crate) start: u32,
+    /// The block after this; set once, by whoever needs it first.
+    pub(crate) next: AtomicPtr<Block<T, N>>,
+    /// `RELEASED` and the ticket from which on nobody can come here any more; 0 before the tail has left this block.
+    released: AtomicU64,
+    pub(crate) slots: [Slot<T>; N],
+}
+
+const RELEASED: u64 = 1 << 32;
+
+impl<T, const N: usize> Block<T, N> {
+    /// An open block, ready to be linked.
+    pub(crate) fn allocate(start: u32) -> *mut Self {
+        Box::into_raw(Box::new(Self {
+            start,
+            next: AtomicPtr::new(ptr::null_mut()),
+            released: AtomicU64::new(0),
+            slots: std::array::from_fn(|_| Slot {
+                state: AtomicU64::new(EMPTY),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            }),
+        }))
+    }
+
+    /// Frees a block whose values have all been moved out.
+    ///
+    /// # Safety
+    /// `block` came from [`allocate`](Self::allocate) and nobody else can reach it any more.
+    pub(crate) unsafe fn free(block: *mut Self) {
+        // SAFETY: the caller's obligation; a slot's value is `MaybeUninit` and drops nothing.
+        drop(unsafe { Box::from_raw(block) });
+    }
+
+    /// The block after this one, linking a new one if there is none.
+    pub(crate) fn next_or_link(&self) -> *mut Self {
+        // Acquire: the block's fields; pairs with the link's Release.
+        let next = self.next.load(Ordering::Acquire);
+        if !next.is_null() {
+            return next;
+        }
+        let fresh = Self::allocate(self.start.wrapping_add(Self::SLOTS));
+        let linked = folio_sync::step!(
+            "queue.link",
+            // Release: publishes the fresh block; pairs with every Acquire load of `next`. Acquire on failure: the other's block.
+            self.next.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire)
+        );
+        match linked {
+            Ok(_) => fresh,
+            Err(other) => {
+                // SAFETY: `fresh` was not published.
+                unsafe { Self::free(fresh) };
+                other
+            }
+        }
+    }
+
+    /// Says that nobody with this ticket or a later one can come to this block.
+    pub(crate) fn release(&self, ticket: u32) {
+        // Release: what the releasing thread did here comes before the free; pairs with `released_at`.
+        self.released.store(RELEASED | u64::from(ticket), Ordering::Release);
+    }
+
+    /// The ticket told by [`release`](Self::release), once it was.
+    pub(crate) fn released_at(&self) -> Option<u32> {
+        // Acquire: pairs with `release`.
+        let released = self.released.load(Ordering::Acquire);
+        (released & RELEASED != 0).then_some(low(released))
+    }
+
+    /// `N` as a number of tickets.
+    pub(crate) const SLOTS: u32 = {
+        assert!(N.is_power_of_two() && N <= 1 << 16, "a block has a power of two of slots, at most 65536");
+        low(N as u64)
+    };
+
+    /// The slot of a ticket that falls into this block.
+    pub(crate) fn slot(&self, ticket: u32) -> &Slot<T> {
+        &self.slots[(ticket as usize) & (N - 1)]
+    }
+
+    /// Whether the ticket falls into this block.
+    pub(crate) fn holds(&self, ticket: u32) -> bool {
+        ticket & !(Self::SLOTS - 1) == self.start
+    }
+}
