@@ -17,9 +17,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adapters;
 mod batching;
+mod ordered;
 mod queue;
+mod serial;
 
+#[cfg(feature = "rayon")]
+pub use adapters::RayonExecutor;
+#[cfg(feature = "tokio")]
+pub use adapters::TokioExecutor;
 pub use batching::{
     BatchingExecutor, Builder, ConfigError, DEFAULT_BLOCK, Failure, Flush, Linger, Part, WouldDeadlock,
 };
+pub use ordered::{JobPanic, OrderedBuilder, OrderedExecutor, Worker};
+pub use serial::Serial;

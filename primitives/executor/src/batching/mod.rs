@@ -105,6 +105,11 @@ impl<T: Send + 'static, const BLOCK: usize> BatchingExecutor<T, BLOCK> {
         self.core.shut();
     }
 
+    /// Whether this thread is inside a task of this executor, or inside a job of its delegate.
+    pub fn is_inside(&self) -> bool {
+        self.core.is_inside()
+    }
+
     /// Whether new tasks are refused for good.
     pub fn is_closed(&self) -> bool {
         self.core.queue.word().has(CLOSED)
