@@ -1,0 +1,1 @@
+//! Nothing: the faults are the tests.
