@@ -37,6 +37,7 @@ fn shard() -> &'static Shard {
     // Without a destructor the value is there until the thread's last allocation.
     let index = SHARD.with(|shard| {
         if shard.get() == SHARDS {
+            // Relaxed: any even distribution of threads does.
             shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
         }
         shard.get()
@@ -102,6 +103,7 @@ fn count_allocation(bytes: usize) {
         return;
     }
     let shard = shard();
+    // Relaxed: counts that publish nothing; who reads them has synchronised with the threads that it asks about.
     shard.allocations.fetch_add(1, Ordering::Relaxed);
     shard.allocated_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
 }
@@ -111,6 +113,7 @@ fn count_free(bytes: usize) {
         return;
     }
     let shard = shard();
+    // Relaxed: as in `count_allocation`.
     shard.frees.fetch_add(1, Ordering::Relaxed);
     shard.freed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
 }
@@ -118,22 +121,31 @@ fn count_free(bytes: usize) {
 // SAFETY: every call is passed on unchanged to an allocator that keeps the contract; counting allocates nothing and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count_allocation(layout.size());
         // SAFETY: the caller's obligations are those of the inner call.
-        unsafe { self.0.alloc(layout) }
+        let block = unsafe { self.0.alloc(layout) };
+        if !block.is_null() {
+            count_allocation(layout.size());
+        }
+        block
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count_allocation(layout.size());
         // SAFETY: the caller's obligations are those of the inner call.
-        unsafe { self.0.alloc_zeroed(layout) }
+        let block = unsafe { self.0.alloc_zeroed(layout) };
+        if !block.is_null() {
+            count_allocation(layout.size());
+        }
+        block
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count_free(layout.size());
-        count_allocation(new_size);
         // SAFETY: the caller's obligations are those of the inner call.
-        unsafe { self.0.realloc(block, layout, new_size) }
+        let moved = unsafe { self.0.realloc(block, layout, new_size) };
+        if !moved.is_null() {
+            count_free(layout.size());
+            count_allocation(new_size);
+        }
+        moved
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -157,10 +169,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What all threads did up to now. Zero unless [`Counting`] is the global allocator.
+    /// What all threads did up to now; zero unless [`Counting`] is the global allocator.
+    ///
+    /// What a thread does at the same time may be missing: join it or hear from it first.
     pub fn now() -> Self {
         let mut sum = Self::default();
         for shard in &COUNTS {
+            // Relaxed: as in `count_allocation`.
             sum.allocations += shard.allocations.load(Ordering::Relaxed);
             sum.frees += shard.frees.load(Ordering::Relaxed);
             sum.allocated_bytes += shard.allocated_bytes.load(Ordering::Relaxed);

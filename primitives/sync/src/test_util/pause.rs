@@ -54,7 +54,7 @@ std::thread_local! {
 /// Stops one thread once, at one step.
 ///
 /// The thread that is to stop runs its operation inside [`Stop::run`]; the test waits until it has stopped, does what it wants to
-/// do meanwhile, and releases it. Dropping the stop releases the thread too.
+/// do meanwhile, and lets it go on. A test that fails meanwhile lets it go on too if it holds the thread by [`Stop::stopped`].
 ///
 /// ```
 /// use folio_sync::step;
@@ -62,10 +62,11 @@ std::thread_local! {
 ///
 /// let stop = Stop::new("door.open", When::Before);
 /// std::thread::scope(|scope| {
-///     let stopped = scope.spawn(|| stop.run(|| step!("door.open", 7)));
-///     stop.wait_until_stopped();
-///     stop.release();
-///     assert_eq!(stopped.join().unwrap(), 7);
+///     let thread = scope.spawn(|| stop.run(|| step!("door.open", 7)));
+///     let stopped = stop.stopped();
+///     assert!(!thread.is_finished());
+///     drop(stopped);
+///     assert_eq!(thread.join().unwrap(), 7);
 /// });
 /// ```
 #[derive(Debug)]
@@ -105,6 +106,15 @@ impl Stop {
         assert!(phase != MISSED, "step {:?} was never reached", self.shared.step);
     }
 
+    /// Waits as [`wait_until_stopped`](Self::wait_until_stopped) does and holds the thread there until the result is dropped.
+    ///
+    /// # Panics
+    /// As [`wait_until_stopped`](Self::wait_until_stopped).
+    pub fn stopped(&self) -> Stopped<'_> {
+        self.wait_until_stopped();
+        Stopped(self)
+    }
+
     /// Lets the thread go on; one that has not reached the step yet will not stop.
     pub fn release(&self) {
         // Release: publishes what the test did while the thread stood; pairs with `wait_while`'s Acquire.
@@ -112,9 +122,14 @@ impl Stop {
     }
 }
 
-impl Drop for Stop {
+/// Holds a thread at its step; lets it go on when dropped.
+#[derive(Debug)]
+#[must_use = "the thread goes on when this is dropped"]
+pub struct Stopped<'a>(&'a Stop);
+
+impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        self.release();
+        self.0.release();
     }
 }
 
