@@ -8,7 +8,7 @@ use super::flush::Waiters;
 use super::frame::Frame;
 use super::{Failure, Limits, Part};
 use crate::queue::word::{CLOSED, FLUSH, SHUT, Word};
-use crate::queue::{Ended, Next, Pushed, Queue, Turn};
+use crate::queue::{Ended, HEAVIEST, Next, Pushed, Queue, Turn};
 
 /// Weighs a task.
 pub(super) type Weigher<T> = Box<dyn Fn(&T) -> u64 + Send + Sync>;
@@ -63,7 +63,8 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
         }
         let weight = self.weigh(&task);
         if !self.charge(weight) {
-            return Err(Rejected::new(task, RejectReason::Full));
+            let closed = self.queue.word().has(CLOSED);
+            return Err(Rejected::new(task, if closed { RejectReason::Closed } else { RejectReason::Full }));
         }
         match self.queue.push(task, weight, self.limits.max_queued) {
             Ok(Pushed::Joined) => Ok(()),
@@ -77,10 +78,12 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
 
     fn weigh(&self, task: &T) -> u64 {
         let Some(weigh) = &self.weigh else { return 0 };
-        unwind::catch(|| weigh(task)).unwrap_or_else(|payload| {
+        let weight = unwind::catch(|| weigh(task)).unwrap_or_else(|payload| {
             self.report(Part::Weigher, payload);
             0
-        })
+        });
+        // As much as the queue keeps: what is charged is what will be discharged.
+        weight.min(HEAVIEST)
     }
 
     /// Counts the weight as queued, unless the bound forbids it. An empty queue takes any one task.
@@ -89,7 +92,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
         // Relaxed: a number that publishes nothing.
         self.queued_weight
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |queued| {
-                let sum = queued.saturating_add(weight);
+                let sum = queued.checked_add(weight)?;
                 (queued == 0 || sum <= most).then_some(sum)
             })
             .is_ok()

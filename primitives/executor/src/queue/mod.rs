@@ -63,7 +63,7 @@ use block::{AWAITED, Block, EMPTY, FULL, Slot, WEIGHT_SHIFT};
 use word::{CLOSED, FLUSH, MOST, QUEUED, SHUT, TICKET, Word, reached};
 
 /// The greatest weight that is kept; a greater one counts as this.
-const HEAVIEST: u64 = u64::MAX >> WEIGHT_SHIFT;
+pub(crate) const HEAVIEST: u64 = u64::MAX >> WEIGHT_SHIFT;
 
 /// What a push obliges its caller to.
 #[must_use]
