@@ -1,6 +1,10 @@
 //! What a batch takes, and when the next one is scheduled.
 #![cfg(not(any(loom, shuttle)))]
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests run on the standard library only")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests run on the standard library only"
+)]
 
 mod support;
 

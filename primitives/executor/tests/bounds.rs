@@ -1,6 +1,10 @@
 //! Bounds on what is queued, and delegates that are full.
 #![cfg(not(any(loom, shuttle)))]
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests run on the standard library only")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests run on the standard library only"
+)]
 
 mod support;
 
