@@ -111,8 +111,8 @@ impl Word {
     pub(crate) fn record(&self, demand: Demand) -> Recorded {
         // Release: publishes what the recorder put into its mailbox; pairs with take's Acquire.
         let before = step!("turn.record", self.0.fetch_or(bits(demand), Ordering::Release));
-        let now = before | bits(demand);
-        match ownable(now) {
+        // What others recorded is theirs to run for: soft demand joins nothing only because something urgent came before it.
+        match ownable(phased(bits(demand), before & PHASE)) {
             Ok(()) => Recorded::MustRun,
             Err(NotOwned::Elsewhere) => Recorded::Seen,
             Err(NotOwned::Nothing) => Recorded::Waits,
