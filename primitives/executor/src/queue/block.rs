@@ -33,6 +33,8 @@ pub(crate) struct Block<T, const N: usize> {
     pub(crate) next: AtomicPtr<Block<T, N>>,
     /// `RELEASED` and the ticket from which on nobody can come here any more; 0 before the tail has left this block.
     released: AtomicU64,
+    /// Read by who comes here, written by who frees the block: nothing in itself, but models see whether one precedes the other.
+    alive: UnsafeCell<()>,
     pub(crate) slots: [Slot<T>; N],
 }
 
@@ -45,6 +47,7 @@ impl<T, const N: usize> Block<T, N> {
             start,
             next: AtomicPtr::new(ptr::null_mut()),
             released: AtomicU64::new(0),
+            alive: UnsafeCell::new(()),
             slots: std::array::from_fn(|_| Slot {
                 state: AtomicU64::new(EMPTY),
                 value: UnsafeCell::new(MaybeUninit::uninit()),
@@ -58,7 +61,8 @@ impl<T, const N: usize> Block<T, N> {
     /// `block` came from [`allocate`](Self::allocate) and nobody else can reach it any more.
     pub(crate) unsafe fn free(block: *mut Self) {
         // SAFETY: the caller's obligation; a slot's value is `MaybeUninit` and drops nothing.
-        drop(unsafe { Box::from_raw(block) });
+        let block = unsafe { Box::from_raw(block) };
+        block.alive.with_mut(|_| ());
     }
 
     /// The block after this one, linking a new one if there is none.
@@ -84,16 +88,23 @@ impl<T, const N: usize> Block<T, N> {
         }
     }
 
+    /// Whether the ticket falls into this block, asked by a producer on its way.
+    pub(crate) fn visit(&self, ticket: u32) -> bool {
+        self.alive.with(|_| ());
+        self.holds(ticket)
+    }
+
     /// Says that nobody with this ticket or a later one can come to this block.
     pub(crate) fn release(&self, ticket: u32) {
-        // Release: what the releasing thread did here comes before the free; pairs with `released_at`.
-        self.released.store(RELEASED | u64::from(ticket), Ordering::Release);
+        // Relaxed: only a number. The releasing thread's own item has a smaller ticket and is published after this, so whoever has
+        // taken all items up to `ticket` comes after it.
+        self.released.store(RELEASED | u64::from(ticket), Ordering::Relaxed);
     }
 
     /// The ticket told by [`release`](Self::release), once it was.
     pub(crate) fn released_at(&self) -> Option<u32> {
-        // Acquire: pairs with `release`.
-        let released = self.released.load(Ordering::Acquire);
+        // Relaxed: see `release`.
+        let released = self.released.load(Ordering::Relaxed);
         (released & RELEASED != 0).then_some(low(released))
     }
 

@@ -40,7 +40,7 @@
 //! | link: compare-and-set | next | Release, failing Acquire | load of next | the fresh block |
 //! | move: compare-and-set | tail | Release | load of tail | the fresh block, for those that come in by the tail |
 //! | release: `fetch_or(0)` | word | Release | claim | a claim after it sees the moved tail |
-//! | release: store | released | Release | `released_at`'s Acquire | the mover has left the block |
+//! | release: store | released | Relaxed | nothing | a number; the mover's own item, published later, has a smaller ticket |
 //!
 //! A read-modify-write continues the release sequences before it, so a claim between an end and a begin hides nothing.
 //!
@@ -49,6 +49,8 @@
 //! its own, and the memory of their blocks.
 
 mod block;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod word;
 
 use std::mem::MaybeUninit;
@@ -225,7 +227,7 @@ impl<T, const N: usize> Queue<T, N> {
             // SAFETY: the tail had not left this block before the ticket was claimed, or it came after such a block; the
             // consumer frees none of them before this ticket's item has been taken, which is published after this walk.
             let here = unsafe { &*block };
-            if here.holds(ticket) {
+            if here.visit(ticket) {
                 return here.slot(ticket);
             }
             let next = here.next_or_link();
