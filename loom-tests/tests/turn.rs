@@ -315,7 +315,7 @@ fn demand_during_a_yield_is_seen_by_the_queued_owner() {
     });
 }
 
-/// O4, O15, 11.6 13: two threads that record and schedule queue one turn, and neither runs a step.
+/// O4, O15, 11.6: race 13: two threads that record and schedule queue one turn, and neither runs a step.
 #[test]
 fn two_demands_queue_one_turn() {
     model("two demands, one turn", || {
@@ -360,7 +360,7 @@ fn a_scheduled_job_sees_the_state_of_the_last_owner() {
     });
 }
 
-/// O12, 11.6 8: a result that comes while the owner is about to wait for it is never left lying.
+/// O12, 11.6: race 8: a result that comes while the owner is about to wait for it is never left lying.
 #[test]
 fn urgent_demand_racing_entry_into_the_wait_takes_ownership() {
     model("urgent demand racing the wait", || {
@@ -407,7 +407,7 @@ fn soft_demand_in_the_wait_queues_nothing_and_comes_with_the_result() {
     });
 }
 
-/// I34, 11.6 14: a refused yield gives ownership back to its caller, with all that was recorded meanwhile.
+/// I34, 11.6: race 14: a refused yield gives ownership back to its caller, with all that was recorded meanwhile.
 #[test]
 fn a_refused_yield_gives_ownership_back() {
     model("refusal of the yield", || {
@@ -483,7 +483,7 @@ fn a_dropped_turn_gives_ownership_to_the_handler() {
     });
 }
 
-/// O13, 11.6 16: no owner comes between a panic and the demand to mend what it broke.
+/// O13, 11.6: race 16: no owner comes between a panic and the demand to mend what it broke.
 #[test]
 fn a_panicked_step_publishes_recovery_before_it_lets_go() {
     model("panic in a step", || {

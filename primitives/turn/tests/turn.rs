@@ -155,7 +155,7 @@ fn a_step_may_ask_for_more() {
     assert_eq!(executor.queued(), 0);
 }
 
-/// O15, 11.6 3: with every budget the owner yields after exactly that many steps, with one turn queued, in order, never nested.
+/// O15, 11.6: race 3: with every budget the owner yields after exactly that many steps, with one turn queued, in order, never nested.
 #[test]
 fn turns_end_exactly_at_the_budget() {
     const STEPS: usize = 256;
@@ -266,7 +266,7 @@ fn urgent_demand_of_the_waiting_step_itself_is_seen() {
     assert_eq!(shared.given(), [GO, RESULT | OTHER]);
 }
 
-/// O14, 11.6 14: a schedule that is refused comes back to its caller, who acts as the owner that he is.
+/// O14, 11.6: race 14: a schedule that is refused comes back to its caller, who acts as the owner that he is.
 #[test]
 fn a_refused_schedule_comes_back_as_a_value() {
     let executor = ManualExecutor::new();
@@ -572,7 +572,7 @@ fn an_executor_that_panics_loses_nothing() {
     }
 }
 
-/// O13, 11.6 11: a refusal of a job that ran all the same is the late error of an old owner, and touches nothing.
+/// O13, 11.6: race 11: a refusal of a job that ran all the same is the late error of an old owner, and touches nothing.
 #[test]
 fn a_refusal_after_the_job_ran_is_ignored() {
     let executor = InlineExecutor::new(Inline::RunsAndRefuses);

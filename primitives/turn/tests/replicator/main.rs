@@ -85,7 +85,7 @@ impl Drop for Rig {
     }
 }
 
-/// O1, O2, O3, 11.6 1: an acknowledgement between two sends, whose read would complete at once, lets nothing overtake.
+/// O1, O2, O3, 11.6: race 1: an acknowledgement between two sends, whose read would complete at once, lets nothing overtake.
 #[test]
 fn an_acknowledgement_in_the_middle_of_a_batch_lets_nothing_overtake() {
     let rig = Rig::new();
@@ -109,7 +109,7 @@ fn an_acknowledgement_in_the_middle_of_a_batch_lets_nothing_overtake() {
     assert_eq!(rig.executor.submissions(), 0);
 }
 
-/// O5, I63, 11.6 2: a producer that completes on the submitting thread, whose callback asks for more, does not recurse.
+/// O5, I63, 11.6: race 2: a producer that completes on the submitting thread, whose callback asks for more, does not recurse.
 #[test]
 fn inline_acknowledgements_do_not_recurse() {
     let rig = Rig::new();
@@ -122,7 +122,7 @@ fn inline_acknowledgements_do_not_recurse() {
     assert_eq!(rig.world.sent(), [0, 1, 2, 3]);
 }
 
-/// O5, O6, O15, 11.6 3: cached batches under every budget: exact reads and submissions before the yield, one queued turn, in order.
+/// O5, O6, O15, 11.6: race 3: cached batches under every budget: exact reads and submissions before the yield, one queued turn, in order.
 #[test]
 fn cached_batches_yield_exactly_and_stay_in_order() {
     for budget in [1, 2, 3, 64, 128_u32] {
@@ -146,7 +146,7 @@ fn cached_batches_yield_exactly_and_stay_in_order() {
     }
 }
 
-/// O7, O9, 11.6 4: a result that was asked for before a rewind is released unsent; then comes the rewind, then a new read.
+/// O7, O9, 11.6: race 4: a result that was asked for before a rewind is released unsent; then comes the rewind, then a new read.
 #[test]
 fn a_stale_result_is_released_and_read_again() {
     let rig = Rig::new();
@@ -159,7 +159,7 @@ fn a_stale_result_is_released_and_read_again() {
     assert_eq!(rig.world.live(), 0);
 }
 
-/// O9, 11.6 5: a rewind between the reservation and the cursor call is done after the read has come back.
+/// O9, 11.6: race 5: a rewind between the reservation and the cursor call is done after the read has come back.
 #[test]
 fn a_rewind_between_reservation_and_read_comes_after_the_stale_result() {
     let rig = Rig::new();
@@ -174,7 +174,7 @@ fn a_rewind_between_reservation_and_read_comes_after_the_stale_result() {
     assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(0)]);
 }
 
-/// O10, 11.6 6: a read that the cursor cancels is settled at once, and none follows while rewinds are held.
+/// O10, 11.6: race 6: a read that the cursor cancels is settled at once, and none follows while rewinds are held.
 #[test]
 fn a_cancelled_read_is_settled_at_once() {
     let rig = Rig::new();
@@ -190,7 +190,7 @@ fn a_cancelled_read_is_settled_at_once() {
     assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(0)], "what was asked for is kept");
 }
 
-/// O11, 11.6 7: a failed read waits for its timer; a demand before that reads at once, and the timer then reads no second time.
+/// O11, 11.6: race 7: a failed read waits for its timer; a demand before that reads at once, and the timer then reads no second time.
 #[test]
 fn a_failed_read_waits_for_the_timer_or_for_demand() {
     let rig = Rig::new();
@@ -204,7 +204,7 @@ fn a_failed_read_waits_for_the_timer_or_for_demand() {
     assert_eq!(rig.world.reads(), 2, "the timer found a read outstanding");
 }
 
-/// O11, O12, I64, 11.6 8: an acknowledgement while the read is outstanding queues nothing and allows one immediate retry.
+/// O11, O12, I64, 11.6: race 8: an acknowledgement while the read is outstanding queues nothing and allows one immediate retry.
 #[test]
 fn an_acknowledgement_during_a_read_allows_one_retry() {
     let rig = Rig::new();
@@ -222,7 +222,7 @@ fn an_acknowledgement_during_a_read_allows_one_retry() {
     assert_eq!((rig.world.reads(), rig.executor.submissions()), (4, 0));
 }
 
-/// O14, 11.6 9: where no timer can be set, the replicator ends.
+/// O14, 11.6: race 9: where no timer can be set, the replicator ends.
 #[test]
 fn a_retry_that_cannot_be_scheduled_terminates() {
     let rig = Rig::new();
@@ -234,7 +234,7 @@ fn a_retry_that_cannot_be_scheduled_terminates() {
     assert_eq!(rig.world.reads(), 1);
 }
 
-/// O13, I65, 11.6 11: a producer start that brings a result forth and then throws neither releases that result nor reads it again.
+/// O13, I65, 11.6: race 11: a producer start that brings a result forth and then throws neither releases that result nor reads it again.
 #[test]
 fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
     let rig = Rig::new();
@@ -258,7 +258,7 @@ fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
     );
 }
 
-/// O9, I27, 11.6 12: a completion that was rejected after the cursor advanced is followed by a rewind before the next read.
+/// O9, I27, 11.6: race 12: a completion that was rejected after the cursor advanced is followed by a rewind before the next read.
 #[test]
 fn a_rejected_completion_rewinds_before_the_next_read() {
     for state in [State::Started, State::Disconnected] {
@@ -282,7 +282,7 @@ fn a_rejected_completion_rewinds_before_the_next_read() {
     }
 }
 
-/// O4, I65, 11.6 13: two send callbacks under the producer's monitor queue one turn, and no cursor call comes inside.
+/// O4, I65, 11.6: race 13: two send callbacks under the producer's monitor queue one turn, and no cursor call comes inside.
 #[test]
 fn send_callbacks_queue_one_turn() {
     for failed in [false, true] {
@@ -306,7 +306,7 @@ fn send_callbacks_queue_one_turn() {
     }
 }
 
-/// O4, O14, O16, 11.6 14: an executor that rejects the acknowledgement's turn ends the replicator, on a thread that runs no step.
+/// O4, O14, O16, 11.6: race 14: an executor that rejects the acknowledgement's turn ends the replicator, on a thread that runs no step.
 #[test]
 fn a_rejected_acknowledgement_turn_terminates() {
     let rig = Rig::new();
@@ -340,7 +340,7 @@ fn a_dropped_acknowledgement_turn_terminates() {
     assert_eq!(rig.world.take_events(), [Event::ProducerClosed], "no cursor call");
 }
 
-/// O8, 11.6 15: a failed send settles its task before the recovery runs; that is a rewind, then a read.
+/// O8, 11.6: race 15: a failed send settles its task before the recovery runs; that is a rewind, then a read.
 #[test]
 fn a_failed_send_settles_its_task_before_the_recovery() {
     let rig = Rig::new();
@@ -356,7 +356,7 @@ fn a_failed_send_settles_its_task_before_the_recovery() {
     assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(0)]);
 }
 
-/// O9, 11.6 21: a failed send while the next read is outstanding takes the wait: cancelled, released, rewound, read again, in order.
+/// O9, 11.6: race 21: a failed send while the next read is outstanding takes the wait: cancelled, released, rewound, read again, in order.
 #[test]
 fn a_failed_send_takes_the_wait() {
     let rig = Rig::new();
@@ -373,7 +373,7 @@ fn a_failed_send_takes_the_wait() {
     assert_eq!(rig.world.sent(), [0, 1], "restarts from the first that is not acknowledged");
 }
 
-/// O13, 11.6 16: a rewind that throws leaves the replicator started with one timer; then it rewinds and reads, without recursion.
+/// O13, 11.6: race 16: a rewind that throws leaves the replicator started with one timer; then it rewinds and reads, without recursion.
 #[test]
 fn a_rewind_that_panics_is_tried_again_by_the_timer() {
     let rig = Rig::new();
@@ -387,7 +387,7 @@ fn a_rewind_that_panics_is_tried_again_by_the_timer() {
     assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(0)]);
 }
 
-/// I24, 11.6 17: a cursor that completes a read and then throws has completed it.
+/// I24, 11.6: race 17: a cursor that completes a read and then throws has completed it.
 #[test]
 fn a_cursor_that_panics_after_completing_has_completed() {
     let rig = Rig::new();
@@ -400,7 +400,7 @@ fn a_cursor_that_panics_after_completing_has_completed() {
     assert_eq!((rig.state(), rig.has_timer()), (State::Started, false));
 }
 
-/// O7, O16, 11.6 18: a termination whose cancellation delivers the result and then throws releases that result and reads no more.
+/// O7, O16, 11.6: race 18: a termination whose cancellation delivers the result and then throws releases that result and reads no more.
 #[test]
 fn a_termination_during_which_the_result_comes_releases_it() {
     let rig = Rig::new();
@@ -416,7 +416,7 @@ fn a_termination_during_which_the_result_comes_releases_it() {
     assert_eq!((rig.tasks(), rig.world.live(), rig.has_timer()), (0, 0, false));
 }
 
-/// O16, 11.6 19: what comes back after the end is released, and nothing else happens.
+/// O16, 11.6: race 19: what comes back after the end is released, and nothing else happens.
 #[test]
 fn a_result_after_the_end_is_released() {
     let rig = Rig::new();
