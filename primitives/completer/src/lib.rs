@@ -78,3 +78,8 @@ pub use depth::current_depth;
 pub use limit::{
     DEFAULT_DEPTH_LIMIT, DEPTH_LIMIT_VARIABLE, DepthLimitSource, depth_limit, depth_limit_source,
 };
+
+/// The example of the README, which is run with those here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -172,6 +172,16 @@ fn policy_and_limit_are_captured_when_built() {
     assert_eq!(worker.queued(), 2);
 }
 
+/// Asks once more when it is dropped.
+struct OnDrop(InlineCompleter, Arc<AtomicUsize>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        let ended = Arc::clone(&self.1);
+        self.0.complete(move || count(&ended)).unwrap();
+    }
+}
+
 /// I34: a queued completion runs, and a refused one is refused, outside of the completer's locks.
 #[test]
 fn queued_completions_may_ask_again() {
@@ -187,15 +197,6 @@ fn queued_completions_may_ask_again() {
         .unwrap();
     assert_eq!(worker.run_all(), 1);
     assert_eq!(ended.load(Ordering::Relaxed), 2);
-
-    struct OnDrop(InlineCompleter, Arc<AtomicUsize>);
-
-    impl Drop for OnDrop {
-        fn drop(&mut self) {
-            let ended = Arc::clone(&self.1);
-            self.0.complete(move || count(&ended)).unwrap();
-        }
-    }
 }
 
 #[test]

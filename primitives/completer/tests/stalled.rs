@@ -46,11 +46,11 @@ fn operate(completer: &InlineCompleter, executor: &ManualExecutor, ends: &Ends) 
 }
 
 /// Two threads operate while a third stands at the step; afterwards every completion has ended once.
-fn stop_at(step: &'static str, when: When, refuses: bool) {
+fn stop_at(name: &'static str, when: When, all_come_back: bool) {
     let executor = ManualExecutor::new();
-    executor.refuse_every(usize::from(refuses));
+    executor.refuse_every(usize::from(all_come_back));
     let completer = InlineCompleter::affine(executor.clone());
-    let (ends, stop) = (Ends::default(), Stop::new(step, when));
+    let (ends, stop) = (Ends::default(), Stop::new(name, when));
     thread::scope(|scope| {
         scope.spawn(|| stop.run(|| operate(&completer, &executor, &ends)));
         stop.wait_until_stopped();
@@ -67,12 +67,12 @@ fn stop_at(step: &'static str, when: When, refuses: bool) {
             other.join().unwrap();
         }
         let (ran, refused) = ends.get();
-        assert!(ran + refused >= 2 * OPERATIONS - 1, "{step} {when:?}: {ran} and {refused}");
+        assert!(ran + refused >= 2 * OPERATIONS - 1, "{name} {when:?}: {ran} and {refused}");
         stop.release();
     });
     executor.run_all();
     let all = 2 * OPERATIONS + 1;
-    assert_eq!(ends.get(), if refuses { (0, all) } else { (all, 0) }, "{step} {when:?}");
+    assert_eq!(ends.get(), if all_come_back { (0, all) } else { (all, 0) }, "{name} {when:?}");
     assert_eq!(completer.counts().refused, 0);
 }
 
