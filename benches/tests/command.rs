@@ -1,0 +1,56 @@
+//! The command fails when it must: run as a process, with planted groups.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests of a command are not model-checked"
+)]
+
+use std::process::{Command, Output};
+
+fn folio_benches(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_folio-benches")).args(arguments).output().expect("the command starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_hanging_case_ends_the_run_and_is_named() {
+    let output = folio_benches(&["selftest", "hang"]);
+    assert_eq!(output.status.code(), Some(folio_benches::runner::HANG_EXIT_CODE));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("hang: planted/planted/case"), "{said}");
+}
+
+#[test]
+fn a_missed_gate_fails_the_run() {
+    let output = folio_benches(&["selftest", "slow"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("MISSED"), "{}", stdout(&output));
+}
+
+#[test]
+fn met_gates_let_the_run_pass() {
+    let output = folio_benches(&["selftest", "quick"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("MISSED"), "{}", stdout(&output));
+}
+
+#[test]
+fn an_allocation_where_none_is_allowed_is_counted_and_fails_the_run() {
+    let output = folio_benches(&["selftest", "allocation"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    let row = text.lines().find(|line| line.starts_with("planted allocations")).unwrap_or_default();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["planted", "allocations", "gate", "0.0500", "1.00", "1.00", "1.00", "MISSED"]);
+}
+
+#[test]
+fn an_unknown_group_is_an_error_that_names_the_groups() {
+    let output = folio_benches(&["ratios", "--smoke", "no-such-group"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("floors"), "{said}");
+}
