@@ -9,6 +9,20 @@ use crate::completer::{InlineCompleter, Overflow, Policy, Shared};
 use crate::limit::depth_limit;
 
 /// Sets up an [`InlineCompleter`]; made by [`InlineCompleter::builder`].
+///
+/// ```
+/// use folio_completer::{InlineCompleter, Policy};
+/// use folio_sync::test_util::ManualExecutor;
+/// use folio_sync::unwind;
+///
+/// let (worker, overflow) = (ManualExecutor::new(), ManualExecutor::new());
+/// let completer = InlineCompleter::builder(Policy::Inline, worker)
+///     .depth_limit(4)
+///     .overflow(overflow)
+///     .on_panic(|payload| eprintln!("a callback panicked: {}", unwind::message(&*payload)))
+///     .build();
+/// assert_eq!(completer.depth_limit(), 4);
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
     policy: Policy,

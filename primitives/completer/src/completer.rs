@@ -118,7 +118,7 @@ impl InlineCompleter {
         Self { policy: shared.policy, limit: shared.limit, shared: Arc::new(shared) }
     }
 
-    /// Runs a completion here if the policy and the depth of this thread allow that, and otherwise queues it.
+    /// Runs a completion here if policy and depth allow that, and queues it otherwise.
     ///
     /// It may run before this call returns: the asker sets its own pending state *before* it asks. The caller holds no lock that
     /// a completion could want. A panic of the completion does not leave this call.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use folio_sync::RejectReason;
 
-/// The end of an operation: what is done with its result, and what is done if that can never be.
+/// The end of an operation: its result delivered, or its failure told.
 ///
 /// Exactly one of the two is called, once, unless the completer gave the completion back. Every `FnOnce()` is a completion; one
 /// that is refused after it was queued is dropped, with what it captured. An operation that must hear of its failure is made by
@@ -33,7 +33,7 @@ impl<F: FnOnce() + Send + 'static> Completion for F {
     fn refused(self, _reason: RejectReason) {}
 }
 
-/// A completion of a value and the two things that can become of it; made by [`refusable`].
+/// A value, and what is done with it either way; made by [`refusable`].
 #[must_use = "a completion that nobody runs or refuses leaves its operation open"]
 pub struct Refusable<T, D, R> {
     value: T,

@@ -16,7 +16,7 @@ use folio_sync::test_util::ManualExecutor;
 fn process(value: Option<&OsStr>) -> (String, usize) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "in_a_child_process", "--ignored", "--nocapture"])
+        .args(["--exact", "in_a_child_process", "--ignored", "--nocapture", "--test-threads=1"])
         .env_remove(DEPTH_LIMIT_VARIABLE);
     if let Some(value) = value {
         command.env(DEPTH_LIMIT_VARIABLE, value);
@@ -78,6 +78,9 @@ fn in_a_child_process() {
     let completer = InlineCompleter::affine(ManualExecutor::new());
     assert_eq!(completer.depth_limit(), depth_limit());
     println!("\nlimit: {} {:?}", depth_limit(), depth_limit_source());
-    // Read once: a second completer does not complain again, and has the same limit.
-    assert_eq!(InlineCompleter::affine(ManualExecutor::new()).depth_limit(), depth_limit());
+    // Read once: what the variable says later changes nothing, and nothing is complained about again.
+    let limit = depth_limit();
+    // SAFETY: the only test of this process, which runs on its only thread.
+    unsafe { std::env::set_var(DEPTH_LIMIT_VARIABLE, "not a number, and not read") };
+    assert_eq!((depth_limit(), InlineCompleter::affine(ManualExecutor::new()).depth_limit()), (limit, limit));
 }
