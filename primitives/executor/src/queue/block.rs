@@ -29,6 +29,8 @@ pub(crate) struct Slot<T> {
 pub(crate) struct Block<T, const N: usize> {
     /// The first ticket; written before the block is linked.
     pub(crate) start: u32,
+    /// The block before this; null in the very first. Followed only by who knows that it is not freed.
+    before: *mut Block<T, N>,
     /// The block after this; set once, by whoever needs it first.
     pub(crate) next: AtomicPtr<Block<T, N>>,
     /// `RELEASED` and the ticket from which on nobody can come here any more; 0 before the tail has left this block.
@@ -41,10 +43,16 @@ pub(crate) struct Block<T, const N: usize> {
 const RELEASED: u64 = 1 << 32;
 
 impl<T, const N: usize> Block<T, N> {
+    /// The very first block, ready to be published.
+    pub(crate) fn allocate_first() -> *mut Self {
+        Self::allocate(0, ptr::null_mut())
+    }
+
     /// An open block, ready to be linked.
-    pub(crate) fn allocate(start: u32) -> *mut Self {
+    fn allocate(start: u32, before: *mut Self) -> *mut Self {
         Box::into_raw(Box::new(Self {
             start,
+            before,
             next: AtomicPtr::new(ptr::null_mut()),
             released: AtomicU64::new(0),
             alive: UnsafeCell::new(()),
@@ -58,7 +66,7 @@ impl<T, const N: usize> Block<T, N> {
     /// Frees a block whose values have all been moved out.
     ///
     /// # Safety
-    /// `block` came from [`allocate`](Self::allocate) and nobody else can reach it any more.
+    /// `block` was allocated here and nobody else can reach it any more.
     pub(crate) unsafe fn free(block: *mut Self) {
         // SAFETY: the caller's obligation; a slot's value is `MaybeUninit` and drops nothing.
         let block = unsafe { Box::from_raw(block) };
@@ -72,7 +80,7 @@ impl<T, const N: usize> Block<T, N> {
         if !next.is_null() {
             return next;
         }
-        let fresh = Self::allocate(self.start.wrapping_add(Self::SLOTS));
+        let fresh = Self::allocate(self.start.wrapping_add(Self::SLOTS), ptr::from_ref(self).cast_mut());
         let linked = folio_sync::step!(
             "queue.link",
             // Release: publishes the fresh block; pairs with every Acquire load of `next`. Acquire on failure: the other's block.
@@ -92,6 +100,11 @@ impl<T, const N: usize> Block<T, N> {
     pub(crate) fn visit(&self, ticket: u32) -> bool {
         self.alive.with(|_| ());
         self.holds(ticket)
+    }
+
+    /// The block before this one, for a producer whose ticket lies before this block.
+    pub(crate) fn before(&self) -> *mut Self {
+        self.before
     }
 
     /// Says that nobody with this ticket or a later one can come to this block.

@@ -20,8 +20,8 @@
 //! So between a first claim and the end that leaves nothing pending, exactly one of these holds the turn: the flag, a consumer, or
 //! an awaited slot.
 //!
-//! *Blocks*: tickets map to blocks of `N`; `tail` points to a block that is not past the newest claims, and a producer walks on
-//! from there, linking what is missing. Who moves `tail` from a block to the next then reads the word by a read-modify-write
+//! *Blocks*: tickets map to blocks of `N`; `tail` points to a block that is not past the newest claims, and a producer walks from
+//! there to its own: on, linking what is missing, or back, if others have moved the tail past it since its claim. Who moves `tail` from a block to the next then reads the word by a read-modify-write
 //! and *releases* the block with the ticket found there: a producer with a later ticket claimed it after that, hence sees the
 //! moved tail, and one with an earlier ticket is done walking when its item has been taken. So the consumer frees a block
 //! once its head is past the block and has reached the ticket of its release. This is the reclamation of tokio's mpsc list, without its
@@ -224,11 +224,17 @@ impl<T, const N: usize> Queue<T, N> {
         let mut block = if tail.is_null() { self.first() } else { tail };
         let mut at_tail = true;
         loop {
-            // SAFETY: the tail had not left this block before the ticket was claimed, or it came after such a block; the
-            // consumer frees none of them before this ticket's item has been taken, which is published after this walk.
+            // SAFETY: the tail had not left this block before the ticket was claimed, or it came after such a block, or it is
+            // the ticket's own or one after it; the consumer frees none of them before this ticket's item has been taken,
+            // which is published after this walk.
             let here = unsafe { &*block };
             if here.visit(ticket) {
                 return here.slot(ticket);
+            }
+            if !reached(ticket, here.start) {
+                at_tail = false;
+                block = here.before();
+                continue;
             }
             let next = here.next_or_link();
             if at_tail {
@@ -257,7 +263,7 @@ impl<T, const N: usize> Queue<T, N> {
         if !first.is_null() {
             return first;
         }
-        let fresh = Block::allocate(0);
+        let fresh = Block::allocate_first();
         // Release: publishes the fresh block. Acquire on failure: the other's block.
         match self.tail.first.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire) {
             Ok(_) => fresh,
