@@ -83,7 +83,7 @@ fn main() {
     let mailbox = Arc::new(Mailbox::default());
     let shipped = Arc::new(AtomicUsize::new(0));
     let worker = Worker(jobs);
-    let shipper = Shipper {
+    let owner = Shipper {
         mailbox: Arc::clone(&mailbox),
         reads,
         next: 0,
@@ -91,7 +91,7 @@ fn main() {
         wanted: false,
         shipped: Arc::clone(&shipped),
     };
-    let turn = Turn::builder(shipper).budget(8).yield_to(worker.clone());
+    let turn = Turn::builder(owner).budget(8).yield_to(worker.clone());
 
     let work = std::thread::Builder::new().name("worker".into()).spawn(move || {
         for job in worker_jobs {
@@ -99,7 +99,7 @@ fn main() {
         }
     });
     let (reader_turn, reader_mailbox) = (turn.clone(), Arc::clone(&mailbox));
-    let reading = std::thread::Builder::new().name("reader".into()).spawn(move || {
+    let reader = std::thread::Builder::new().name("reader".into()).spawn(move || {
         for batch in requests.iter().take(BATCHES) {
             *reader_mailbox.0.lock().expect("nothing panics under it") = Some(batch);
             // The result is here, and so is this thread: it may as well run the work.
@@ -128,7 +128,7 @@ fn main() {
     }
     println!("{asked} acknowledgements queued {queued} turns and took no step themselves");
 
-    let ended = reading.expect("a thread starts").join();
+    let ended = reader.expect("a thread starts").join();
     ended.expect("the reader does not panic");
     drop((turn, worker));
     work.expect("a thread starts").join().expect("the worker does not panic");

@@ -1,8 +1,10 @@
 //! A small replicator whose read owner is a turn, and the races that the turn decides.
+#![cfg(not(any(loom, shuttle)))]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests of the standard build use the standard library's own types"
+    clippy::unwrap_used,
+    reason = "tests of the standard build use the standard library's own types, and unwrap also in their helpers"
 )]
 
 mod model;
@@ -85,7 +87,7 @@ impl Drop for Rig {
     }
 }
 
-/// O1, O2, O3, 11.6: race 1: an acknowledgement between two sends, whose read would complete at once, lets nothing overtake.
+/// O1, O2, O3, R6, 11.6: race 1: an acknowledgement between two sends, whose read would complete at once, lets nothing overtake.
 #[test]
 fn an_acknowledgement_in_the_middle_of_a_batch_lets_nothing_overtake() {
     let rig = Rig::new();
@@ -109,7 +111,7 @@ fn an_acknowledgement_in_the_middle_of_a_batch_lets_nothing_overtake() {
     assert_eq!(rig.executor.submissions(), 0);
 }
 
-/// O5, I63, 11.6: race 2: a producer that completes on the submitting thread, whose callback asks for more, does not recurse.
+/// O5, R2, I63, 11.6: race 2: a producer that completes on the submitting thread, whose callback asks for more, does not recurse.
 #[test]
 fn inline_acknowledgements_do_not_recurse() {
     let rig = Rig::new();
@@ -258,7 +260,7 @@ fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
     );
 }
 
-/// O9, I27, 11.6: race 12: a completion that was rejected after the cursor advanced is followed by a rewind before the next read.
+/// O9, R5, I27, 11.6: race 12: a completion that was rejected after the cursor advanced is followed by a rewind before the next read.
 #[test]
 fn a_rejected_completion_rewinds_before_the_next_read() {
     for state in [State::Started, State::Disconnected] {
@@ -282,7 +284,7 @@ fn a_rejected_completion_rewinds_before_the_next_read() {
     }
 }
 
-/// O4, I65, 11.6: race 13: two send callbacks under the producer's monitor queue one turn, and no cursor call comes inside.
+/// O4, I34, I65, 11.6: race 13: two send callbacks under the producer's monitor queue one turn, and no cursor call comes inside.
 #[test]
 fn send_callbacks_queue_one_turn() {
     for failed in [false, true] {

@@ -78,6 +78,10 @@ pub(crate) struct Producer {
     pub(crate) on_start: Option<Hook>,
 }
 
+fn assert_no_monitor() {
+    assert!(!MONITOR_HELD.get(), "cursor work under the producer's monitor");
+}
+
 impl World {
     pub(crate) fn log(&self, event: Event) {
         self.events.lock().unwrap().push(event);
@@ -114,13 +118,9 @@ impl World {
         }
     }
 
-    fn assert_no_monitor(&self) {
-        assert!(!MONITOR_HELD.get(), "cursor work under the producer's monitor");
-    }
-
     /// Reads: a cached batch completes inside the call, otherwise the callback waits for [`complete`](Self::complete).
     pub(crate) fn read_or_wait(&self, on_read: OnRead) {
-        self.assert_no_monitor();
+        assert_no_monitor();
         let hook = self.cursor.lock().unwrap().before_read.take();
         Self::run_hook(hook);
         let (first, cached) = {
@@ -173,7 +173,7 @@ impl World {
     }
 
     pub(crate) fn cancel_pending_read(&self) -> bool {
-        self.assert_no_monitor();
+        assert_no_monitor();
         let (answer, hook) = {
             let mut cursor = self.cursor.lock().unwrap();
             let answer = cursor.cancels.pop_front().unwrap_or(false);
@@ -188,7 +188,7 @@ impl World {
     }
 
     pub(crate) fn rewind(&self) {
-        self.assert_no_monitor();
+        assert_no_monitor();
         self.log(Event::Rewind);
         let hook = self.cursor.lock().unwrap().on_rewind.take();
         Self::run_hook(hook);
