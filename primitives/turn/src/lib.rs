@@ -115,7 +115,7 @@
 //! * A turn is neither fair nor fast to switch: under demand without end the thread that joined takes a whole budget of steps, and a
 //!   queued turn starts when its executor says so. Joining meanwhile does not take over.
 //! * An executor that runs jobs inside `submit` makes [`schedule`](Turn::schedule) run the turn on the calling thread. Give threads
-//!   that must not run it an executor of another kind.
+//!   that must not run it an executor of another kind. As the executor to yield to, it makes a turn go on until there is nothing to do.
 //! * A turn holds its executor and a queued turn is held by it: an executor that is given up must drop its jobs, or both stay.
 //! * While a thread ends and its thread-locals are gone, an executor that runs jobs inside `submit` does nest turns.
 //! * The generation has 32 bits. It matters only against an executor that reports a refusal of a job that it kept.

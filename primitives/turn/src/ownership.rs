@@ -32,7 +32,7 @@ impl<W: Work> Ownership<W> {
     /// Reaches the state.
     ///
     /// # Panics
-    /// When `visit` does.
+    /// When `visit` does. This is no step: [`panicked`](Work::panicked) is not called, and what the state needs is for the caller to see to.
     pub fn with<R>(&mut self, visit: impl FnOnce(&mut W) -> R) -> R {
         let held = self.held.as_mut().expect("ownership is passed on only with the value");
         self.turn.work_on(held, visit)

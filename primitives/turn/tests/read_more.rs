@@ -8,12 +8,12 @@
 )]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use folio_sync::test_util::pause::{Stop, When};
 use folio_sync::unwind::catch;
-use folio_sync::{Executor, Job, Rejected};
+use folio_sync::{Executor, Job, Mutex, Rejected};
 use folio_turn::{Demand, Joined, Next, Panicked, Recorded, Recovery, Stranded, Turn, Work};
 
 const READ: Demand = Demand::soft(0);
@@ -39,7 +39,7 @@ impl Work for Pass {
         assert_eq!(demand, READ, "a pass is run for a request");
         assert_eq!(self.dispatcher.inside.fetch_add(1, Ordering::Relaxed), 0, "passes nest");
         self.dispatcher.passes.fetch_add(1, Ordering::Relaxed);
-        let script = self.dispatcher.scripts.lock().unwrap().pop_front();
+        let script = self.dispatcher.scripts.lock().pop_front();
         let ran = catch(|| {
             if let Some(mut script) = script {
                 script(&self.dispatcher);
@@ -75,12 +75,12 @@ impl Dispatcher {
     fn new() -> Arc<Self> {
         let dispatcher = Arc::new(Self::default());
         let turn = Turn::builder(Pass { dispatcher: Arc::clone(&dispatcher) }).yield_to(CallerRuns);
-        *dispatcher.turn.lock().unwrap() = Some(turn);
+        *dispatcher.turn.lock() = Some(turn);
         dispatcher
     }
 
     fn turn(&self) -> Turn<Pass> {
-        self.turn.lock().unwrap().clone().expect("not closed")
+        self.turn.lock().clone().expect("not closed")
     }
 
     fn read_more(&self) -> Joined {
@@ -89,7 +89,7 @@ impl Dispatcher {
     }
 
     fn then(&self, script: impl FnMut(&Self) + Send + 'static) {
-        self.scripts.lock().unwrap().push_back(Box::new(script));
+        self.scripts.lock().push_back(Box::new(script));
     }
 
     fn passes(&self) -> usize {
@@ -97,7 +97,7 @@ impl Dispatcher {
     }
 
     fn close(&self) {
-        self.turn.lock().unwrap().take();
+        self.turn.lock().take();
     }
 }
 

@@ -8,10 +8,10 @@
 )]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use folio_sync::{Executor, Job, RejectReason, Rejected};
+use folio_sync::{Executor, Job, Mutex, RejectReason, Rejected};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Why, Work};
 
 const PRODUCERS: usize = 3;
@@ -39,7 +39,7 @@ struct ChaosState {
 
 impl Chaos {
     fn run_next(&self) -> bool {
-        let job = self.0.queue.lock().unwrap().pop_front();
+        let job = self.0.queue.lock().pop_front();
         job.is_some_and(|job| {
             self.0.ran.fetch_add(1, Ordering::Relaxed);
             job.run();
@@ -69,7 +69,7 @@ impl Executor for Chaos {
             }
             _ => {
                 state.queued.fetch_add(1, Ordering::Relaxed);
-                state.queue.lock().unwrap().push_back(job);
+                state.queue.lock().push_back(job);
                 Ok(())
             }
         }
@@ -121,7 +121,7 @@ impl Work for Consumer {
             self.shared.mended.fetch_add(1, Ordering::Relaxed);
         }
         if self.taken.is_empty() {
-            std::mem::swap(&mut self.taken, &mut *self.shared.mailbox.lock().unwrap());
+            std::mem::swap(&mut self.taken, &mut *self.shared.mailbox.lock());
         }
         self.shared.inside.store(false, Ordering::Release);
         if self.steps.is_multiple_of(97) {
@@ -186,7 +186,7 @@ fn nothing_is_lost_or_done_twice() {
             scope.spawn(move || {
                 for number in 0..ITEMS {
                     let item = Item { producer, number, drops: Arc::clone(drops) };
-                    shared.mailbox.lock().unwrap().push_back(item);
+                    shared.mailbox.lock().push_back(item);
                     let demand = if number % 4 == 0 { URGENT } else { GO };
                     if !turn.record(demand).must_run() {
                         continue;
@@ -235,7 +235,7 @@ fn nothing_is_lost_or_done_twice() {
     let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     assert_eq!(count(&shared.consumed), PRODUCERS * ITEMS);
     assert_eq!(count(&drops), PRODUCERS * ITEMS);
-    assert!(shared.mailbox.lock().unwrap().is_empty());
+    assert!(shared.mailbox.lock().is_empty());
     assert_eq!(
         count(&state.offered),
         count(&state.refused) + count(&state.dropped) + count(&state.inline) + count(&state.queued)

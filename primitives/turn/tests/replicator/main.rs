@@ -10,9 +10,11 @@
 mod model;
 mod world;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use folio_sync::Mutex;
 use model::{Replicator, State};
 use world::{Event, ReadError};
 
@@ -30,13 +32,13 @@ impl Rig {
 
     /// Cached batches of these sizes.
     fn cache(&self, batches: impl IntoIterator<Item = usize>) {
-        self.world.cursor.lock().unwrap().cached.extend(batches);
+        self.world.cursor.lock().cached.extend(batches);
     }
 
     fn on_send(&self, hook: impl Fn(&Arc<Replicator>, u64) + Send + Sync + 'static) {
         let weak = Arc::downgrade(&self.0);
         let hook = move |position| hook(&weak.upgrade().expect("alive"), position);
-        self.world.producer.lock().unwrap().on_send = Some(Arc::new(hook));
+        self.world.producer.lock().on_send = Some(Arc::new(hook));
     }
 
     /// The producer completes each send inside the call.
@@ -50,11 +52,11 @@ impl Rig {
     }
 
     fn set_state(&self, state: State) {
-        self.monitor.lock().unwrap().state = state;
+        self.monitor.lock().state = state;
     }
 
     fn has_timer(&self) -> bool {
-        self.monitor.lock().unwrap().timer
+        self.monitor.lock().timer
     }
 
     /// A read is under way and has not come back.
@@ -79,10 +81,10 @@ impl Drop for Rig {
             assert_eq!(self.world.live(), 0, "an entry is left unreleased");
             assert!(self.world.deepest.load(Ordering::Relaxed) <= 1, "cursor callbacks nested");
             assert!(self.executor.take_blocked().is_empty());
-            assert_eq!(self.monitor.lock().unwrap().rewind_holds, 0);
+            assert_eq!(self.monitor.lock().rewind_holds, 0);
         }
         self.forget_turn();
-        let mut cursor = self.world.cursor.lock().unwrap();
+        let mut cursor = self.world.cursor.lock();
         drop((cursor.pending.take(), cursor.before_read.take(), cursor.after_read.take()));
     }
 }
@@ -169,7 +171,7 @@ fn a_rewind_between_reservation_and_read_comes_after_the_stale_result() {
         replicator.begin_rewind();
         replicator.end_rewind(true);
     });
-    rig.world.cursor.lock().unwrap().before_read = Some(hook);
+    rig.world.cursor.lock().before_read = Some(hook);
     rig.read_more();
     assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Cancel(false)]);
     rig.world.complete(3);
@@ -180,9 +182,9 @@ fn a_rewind_between_reservation_and_read_comes_after_the_stale_result() {
 #[test]
 fn a_cancelled_read_is_settled_at_once() {
     let rig = Rig::new();
-    rig.world.cursor.lock().unwrap().cancels.push_back(true);
+    rig.world.cursor.lock().cancels.push_back(true);
     let hook = rig.hook(|replicator| replicator.begin_rewind());
-    rig.world.cursor.lock().unwrap().before_read = Some(hook);
+    rig.world.cursor.lock().before_read = Some(hook);
     rig.read_more();
     assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Cancel(true)]);
     assert_eq!((rig.tasks(), rig.permits()), (0, 1_000));
@@ -244,13 +246,13 @@ fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
     rig.reading();
     rig.set_state(State::Disconnected);
     let hook = rig.hook(|replicator| {
-        replicator.monitor.lock().unwrap().state = State::Started;
+        replicator.monitor.lock().state = State::Started;
         std::thread::scope(|scope| {
             scope.spawn(|| replicator.read_more()).join().unwrap();
         });
         std::panic::resume_unwind(Box::new("the start failed late"));
     });
-    rig.world.producer.lock().unwrap().on_start = Some(hook);
+    rig.world.producer.lock().on_start = Some(hook);
     rig.world.complete(1);
     assert!(rig.has_timer());
     assert_eq!(
@@ -379,8 +381,7 @@ fn a_failed_send_takes_the_wait() {
 #[test]
 fn a_rewind_that_panics_is_tried_again_by_the_timer() {
     let rig = Rig::new();
-    rig.world.cursor.lock().unwrap().on_rewind =
-        Some(Box::new(|| std::panic::resume_unwind(Box::new("the cursor"))));
+    rig.world.cursor.lock().on_rewind = Some(Box::new(|| std::panic::resume_unwind(Box::new("the cursor"))));
     rig.begin_rewind();
     rig.end_rewind(true);
     assert_eq!(rig.world.take_events(), [Event::Rewind]);
@@ -395,8 +396,7 @@ fn a_cursor_that_panics_after_completing_has_completed() {
     let rig = Rig::new();
     rig.complete_sends();
     rig.cache([1]);
-    rig.world.cursor.lock().unwrap().after_read =
-        Some(Box::new(|| std::panic::resume_unwind(Box::new("the cursor"))));
+    rig.world.cursor.lock().after_read = Some(Box::new(|| std::panic::resume_unwind(Box::new("the cursor"))));
     rig.read_more();
     assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Sent(0), Event::Read(1)]);
     assert_eq!((rig.state(), rig.has_timer()), (State::Started, false));
@@ -411,7 +411,7 @@ fn a_termination_during_which_the_result_comes_releases_it() {
         replicator.world.complete(1);
         std::panic::resume_unwind(Box::new("the cancellation"));
     });
-    rig.world.cursor.lock().unwrap().on_cancel = Some(hook);
+    rig.world.cursor.lock().on_cancel = Some(hook);
     rig.terminate();
     assert_eq!(rig.state(), State::Terminated);
     assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Cancel(false), Event::ProducerClosed]);
@@ -440,17 +440,22 @@ fn three_threads_keep_the_order() {
     let rig = Rig::with_budget(5);
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&acknowledged);
-    let (tell, told) = std::sync::mpsc::channel();
+    let under_way = Arc::new(Mutex::new(VecDeque::new()));
+    let told = Arc::clone(&under_way);
     rig.on_send(move |_, position| {
         count.fetch_add(1, Ordering::Relaxed);
-        tell.send(position).expect("the acknowledging thread is there");
+        told.lock().push_back(position);
     });
     rig.read_more();
     std::thread::scope(|scope| {
-        let acknowledging = &rig;
-        scope.spawn(move || {
-            let rig = acknowledging;
-            for position in told.iter().take(usize::try_from(ENTRIES).unwrap()) {
+        scope.spawn(|| {
+            let mut left = ENTRIES;
+            while left > 0 {
+                let Some(position) = under_way.lock().pop_front() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                left -= 1;
                 rig.on_sent(position, true);
                 if position % 7 == 0 {
                     rig.read_more();

@@ -1,9 +1,10 @@
 //! A replicator around a turn: the word is the owner, its demand and its queued turn; what else is shared is the mailbox, under M.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use folio_sync::Mutex;
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::unwind::{catch, discard};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
@@ -117,18 +118,18 @@ impl Replicator {
         });
         let owner = Owner { replicator: Arc::clone(&replicator), read: false, cancel: false, rewind: false };
         let turn = Turn::builder(owner).budget(budget).yield_to(replicator.executor.clone());
-        *replicator.turn.lock().unwrap() = Some(turn);
+        *replicator.turn.lock() = Some(turn);
         replicator
     }
 
     /// Undoes the circle of handles.
     pub(crate) fn forget_turn(&self) {
-        self.turn.lock().unwrap().take();
+        self.turn.lock().take();
     }
 
     /// Records and, where nobody owns the turn, runs it here.
     fn own(&self, demand: Demand) {
-        let Some(turn) = self.turn.lock().unwrap().clone() else { return };
+        let Some(turn) = self.turn.lock().clone() else { return };
         if turn.record(demand).must_run()
             && let Err(stranded) = turn.join()
         {
@@ -138,7 +139,7 @@ impl Replicator {
 
     /// Records and, where nobody owns the turn, queues it: for threads that must not run it.
     fn own_elsewhere(&self, demand: Demand) {
-        let Some(turn) = self.turn.lock().unwrap().clone() else { return };
+        let Some(turn) = self.turn.lock().clone() else { return };
         if turn.record(demand).must_run()
             && let Err(stranded) = turn.schedule(&self.executor)
         {
@@ -151,13 +152,13 @@ impl Replicator {
     }
 
     pub(crate) fn fire_timer(&self) {
-        assert!(std::mem::take(&mut self.monitor.lock().unwrap().timer), "a timer is set");
+        assert!(std::mem::take(&mut self.monitor.lock().timer), "a timer is set");
         self.own(READ);
     }
 
     fn on_read(&self, id: u64, result: ReadResult) {
         let late = {
-            let mut monitor = self.monitor.lock().unwrap();
+            let mut monitor = self.monitor.lock();
             match (monitor.task(id), result) {
                 (Some(task), Ok(entries)) => {
                     task.entries = entries.len();
@@ -179,7 +180,7 @@ impl Replicator {
 
     pub(crate) fn begin_rewind(&self) {
         {
-            let mut monitor = self.monitor.lock().unwrap();
+            let mut monitor = self.monitor.lock();
             monitor.rewind_holds += 1;
             monitor.skip_all();
         }
@@ -187,7 +188,7 @@ impl Replicator {
     }
 
     pub(crate) fn end_rewind(&self, trigger: bool) {
-        self.monitor.lock().unwrap().rewind_holds -= 1;
+        self.monitor.lock().rewind_holds -= 1;
         self.own(if trigger { REWIND | READ } else { REWIND });
     }
 
@@ -196,7 +197,7 @@ impl Replicator {
         let was_held = MONITOR_HELD.replace(true);
         let mut demand = Demand::NONE;
         {
-            let mut monitor = self.monitor.lock().unwrap();
+            let mut monitor = self.monitor.lock();
             let task =
                 monitor.tasks.iter_mut().find(|task| task.result.is_some() && task.completed < task.entries);
             task.expect("an entry is under way").completed += 1;
@@ -219,7 +220,7 @@ impl Replicator {
 
     pub(crate) fn terminate(&self) {
         {
-            let mut monitor = self.monitor.lock().unwrap();
+            let mut monitor = self.monitor.lock();
             monitor.state = State::Terminating;
             monitor.skip_all();
         }
@@ -231,13 +232,13 @@ impl Replicator {
             self.end();
             return;
         }
-        self.monitor.lock().unwrap().timer = true;
+        self.monitor.lock().timer = true;
     }
 
     /// Terminates by the owner, or with its ownership in hand.
     fn end(&self) {
         let unsubmitted: Vec<_> = {
-            let mut monitor = self.monitor.lock().unwrap();
+            let mut monitor = self.monitor.lock();
             if monitor.state == State::Terminated {
                 return;
             }
@@ -252,16 +253,16 @@ impl Replicator {
             taken.collect()
         };
         drop(unsubmitted);
-        self.monitor.lock().unwrap().recycle();
+        self.monitor.lock().recycle();
         self.world.log(Event::ProducerClosed);
     }
 
     pub(crate) fn state(&self) -> State {
-        self.monitor.lock().unwrap().state
+        self.monitor.lock().state
     }
 
     pub(crate) fn permits(&self) -> usize {
-        let monitor = self.monitor.lock().unwrap();
+        let monitor = self.monitor.lock();
         if monitor.is_pending() {
             return 0;
         }
@@ -269,7 +270,7 @@ impl Replicator {
     }
 
     pub(crate) fn tasks(&self) -> usize {
-        self.monitor.lock().unwrap().tasks.len()
+        self.monitor.lock().tasks.len()
     }
 }
 
@@ -282,7 +283,7 @@ enum Oldest {
 
 impl Owner {
     fn oldest(&self) -> (Oldest, State) {
-        let monitor = self.replicator.monitor.lock().unwrap();
+        let monitor = self.replicator.monitor.lock();
         let oldest = match monitor.tasks.iter().find(|task| !task.submitted) {
             None => Oldest::None,
             Some(task) if task.result.is_none() => Oldest::Pending(task.id),
@@ -294,7 +295,7 @@ impl Owner {
     fn cancel(&mut self) {
         let (Oldest::Pending(id), _) = self.oldest() else { return };
         if self.replicator.world.cancel_pending_read() {
-            let mut monitor = self.replicator.monitor.lock().unwrap();
+            let mut monitor = self.replicator.monitor.lock();
             if let Some(task) = monitor.task(id) {
                 task.result.get_or_insert_with(Vec::new);
                 task.submitted = true;
@@ -317,7 +318,7 @@ impl Owner {
     fn process(&mut self, id: u64) {
         let replicator = Arc::clone(&self.replicator);
         let (entries, error, skip, state) = {
-            let mut monitor = replicator.monitor.lock().unwrap();
+            let mut monitor = replicator.monitor.lock();
             let state = monitor.state;
             let task = monitor.task(id).expect("the task is kept until it is submitted");
             let entries = std::mem::take(task.result.as_mut().expect("the read came back"));
@@ -339,7 +340,7 @@ impl Owner {
                 replicator.world.send(&entry);
             }
         }
-        let mut monitor = replicator.monitor.lock().unwrap();
+        let mut monitor = replicator.monitor.lock();
         if let Some(task) = monitor.task(id) {
             task.completed += released;
             task.submitted = true;
@@ -352,7 +353,7 @@ impl Owner {
         self.read = false;
         let replicator = Arc::clone(&self.replicator);
         let id = {
-            let mut monitor = replicator.monitor.lock().unwrap();
+            let mut monitor = replicator.monitor.lock();
             let id = monitor.next_id;
             monitor.next_id += 1;
             monitor.tasks.push_back(Task {
@@ -373,8 +374,7 @@ impl Owner {
             catch(|| replicator.world.read_or_wait(Box::new(move |result| callback.on_read(id, result))));
         if let Err(error) = called {
             discard(error);
-            let came_back =
-                replicator.monitor.lock().unwrap().task(id).is_none_or(|task| task.result.is_some());
+            let came_back = replicator.monitor.lock().task(id).is_none_or(|task| task.result.is_some());
             if !came_back {
                 replicator.on_read(id, Err(ReadError::TooManyRequests));
             }
@@ -408,7 +408,7 @@ impl Work for Owner {
         if state == State::Terminating {
             self.replicator.end();
         }
-        let held = self.replicator.monitor.lock().unwrap().rewind_holds > 0;
+        let held = self.replicator.monitor.lock().rewind_holds > 0;
         if !self.read || state.is_terminal() || held {
             return Next::Idle;
         }
@@ -424,7 +424,7 @@ impl Work for Owner {
             self.replicator.end();
             return Recovery::Contain(Demand::NONE);
         }
-        self.replicator.monitor.lock().unwrap().skip_all();
+        self.replicator.monitor.lock().skip_all();
         self.replicator.arm_timer();
         Recovery::Contain(CANCEL | REWIND)
     }

@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+
+use folio_sync::Mutex;
 
 std::thread_local! {
     /// Whether this thread holds the producer's monitor: no cursor call may come then.
@@ -84,15 +86,15 @@ fn assert_no_monitor() {
 
 impl World {
     pub(crate) fn log(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
+        self.events.lock().push(event);
     }
 
     pub(crate) fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock().unwrap())
+        std::mem::take(&mut self.events.lock())
     }
 
     pub(crate) fn sent(&self) -> Vec<u64> {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         events
             .iter()
             .filter_map(|event| if let Event::Sent(position) = event { Some(*position) } else { None })
@@ -100,7 +102,7 @@ impl World {
     }
 
     pub(crate) fn reads(&self) -> usize {
-        self.events.lock().unwrap().iter().filter(|event| matches!(event, Event::Read(_))).count()
+        self.events.lock().iter().filter(|event| matches!(event, Event::Read(_))).count()
     }
 
     pub(crate) fn live(&self) -> isize {
@@ -121,22 +123,22 @@ impl World {
     /// Reads: a cached batch completes inside the call, otherwise the callback waits for [`complete`](Self::complete).
     pub(crate) fn read_or_wait(&self, on_read: OnRead) {
         assert_no_monitor();
-        let hook = self.cursor.lock().unwrap().before_read.take();
+        let hook = self.cursor.lock().before_read.take();
         Self::run_hook(hook);
         let (first, cached) = {
-            let mut cursor = self.cursor.lock().unwrap();
+            let mut cursor = self.cursor.lock();
             assert!(cursor.pending.is_none(), "a second read is outstanding");
             (cursor.read_position, cursor.cached.pop_front())
         };
         self.log(Event::Read(first));
         match cached {
             Some(count) => {
-                self.cursor.lock().unwrap().read_position += count as u64;
+                self.cursor.lock().read_position += count as u64;
                 self.call(on_read, Ok(self.entries(first, count)));
             }
-            None => self.cursor.lock().unwrap().pending = Some(on_read),
+            None => self.cursor.lock().pending = Some(on_read),
         }
-        let hook = self.cursor.lock().unwrap().after_read.take();
+        let hook = self.cursor.lock().after_read.take();
         Self::run_hook(hook);
     }
 
@@ -148,13 +150,13 @@ impl World {
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        self.cursor.lock().unwrap().pending.is_some()
+        self.cursor.lock().pending.is_some()
     }
 
     /// The outstanding read succeeds.
     pub(crate) fn complete(&self, count: usize) {
         let (on_read, first) = {
-            let mut cursor = self.cursor.lock().unwrap();
+            let mut cursor = self.cursor.lock();
             let first = cursor.read_position;
             cursor.read_position += count as u64;
             (cursor.pending.take().expect("a read is outstanding"), first)
@@ -165,7 +167,7 @@ impl World {
     /// The outstanding read fails, after the cursor advanced by `advanced`.
     pub(crate) fn fail(&self, error: ReadError, advanced: u64) {
         let on_read = {
-            let mut cursor = self.cursor.lock().unwrap();
+            let mut cursor = self.cursor.lock();
             cursor.read_position += advanced;
             cursor.pending.take().expect("a read is outstanding")
         };
@@ -175,7 +177,7 @@ impl World {
     pub(crate) fn cancel_pending_read(&self) -> bool {
         assert_no_monitor();
         let (answer, hook) = {
-            let mut cursor = self.cursor.lock().unwrap();
+            let mut cursor = self.cursor.lock();
             let answer = cursor.cancels.pop_front().unwrap_or(false);
             if answer {
                 cursor.pending = None;
@@ -190,9 +192,9 @@ impl World {
     pub(crate) fn rewind(&self) {
         assert_no_monitor();
         self.log(Event::Rewind);
-        let hook = self.cursor.lock().unwrap().on_rewind.take();
+        let hook = self.cursor.lock().on_rewind.take();
         Self::run_hook(hook);
-        let mut cursor = self.cursor.lock().unwrap();
+        let mut cursor = self.cursor.lock();
         let mut first = 0;
         while cursor.deleted.contains(&first) {
             first += 1;
@@ -201,12 +203,12 @@ impl World {
     }
 
     pub(crate) fn delete(&self, position: u64) {
-        self.cursor.lock().unwrap().deleted.push(position);
+        self.cursor.lock().deleted.push(position);
     }
 
     pub(crate) fn send(&self, entry: &Entry) {
         self.log(Event::Sent(entry.position));
-        let hook = self.producer.lock().unwrap().on_send.clone();
+        let hook = self.producer.lock().on_send.clone();
         if let Some(hook) = hook {
             hook(entry.position);
         }
@@ -214,7 +216,7 @@ impl World {
 
     pub(crate) fn start_producer(&self) {
         self.log(Event::ProducerStart);
-        let hook = self.producer.lock().unwrap().on_start.take();
+        let hook = self.producer.lock().on_start.take();
         Self::run_hook(hook);
     }
 }
