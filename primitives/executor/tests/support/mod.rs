@@ -217,6 +217,11 @@ impl Account {
         });
     }
 
+    /// For a task that runs beside others.
+    pub(crate) fn ran_beside(&self, task: Task) {
+        self.note(task, 0);
+    }
+
     /// For the reject handler.
     pub(crate) fn hand(&self, task: Task) {
         self.alone(|| {
