@@ -185,15 +185,17 @@ fn each_request_is_followed_by_a_pass() {
     const REQUESTS: usize = 10_000;
     let dispatcher = Dispatcher::new();
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                for _ in 0..REQUESTS {
-                    let before = dispatcher.passes.load(Ordering::Relaxed);
-                    if dispatcher.read_more() == Joined::Ran {
-                        assert!(dispatcher.passes.load(Ordering::Relaxed) > before);
-                    }
+        let ask = || {
+            for _ in 0..REQUESTS {
+                let before = dispatcher.passes.load(Ordering::Relaxed);
+                if dispatcher.read_more() == Joined::Ran {
+                    assert!(dispatcher.passes.load(Ordering::Relaxed) > before);
                 }
-            });
+            }
+        };
+        let askers = [scope.spawn(ask), scope.spawn(ask), scope.spawn(ask)];
+        for asker in askers {
+            asker.join().unwrap();
         }
     });
     let passes = dispatcher.passes();

@@ -181,9 +181,10 @@ fn nothing_is_lost_or_done_twice() {
     let turn = Turn::builder(consumer).budget(5).yield_to(chaos.clone());
     let producing = AtomicUsize::new(PRODUCERS);
     std::thread::scope(|scope| {
+        let mut threads = Vec::new();
         for producer in 0..PRODUCERS {
             let (turn, shared, chaos, drops, producing) = (&turn, &shared, &chaos, &drops, &producing);
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 for number in 0..ITEMS {
                     let item = Item { producer, number, drops: Arc::clone(drops) };
                     shared.mailbox.lock().push_back(item);
@@ -200,15 +201,18 @@ fn nothing_is_lost_or_done_twice() {
                     }
                 }
                 producing.fetch_sub(1, Ordering::Relaxed);
-            });
+            }));
         }
-        scope.spawn(|| {
+        threads.push(scope.spawn(|| {
             while producing.load(Ordering::Relaxed) > 0 {
                 if !chaos.run_next() {
                     std::thread::yield_now();
                 }
             }
-        });
+        }));
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     // What a panic or a wait left behind runs for the last urgent demand.
     chaos.0.calm.store(true, Ordering::Relaxed);

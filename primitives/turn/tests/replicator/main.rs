@@ -448,7 +448,7 @@ fn three_threads_keep_the_order() {
     });
     rig.read_more();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let acknowledging = scope.spawn(|| {
             let mut left = ENTRIES;
             while left > 0 {
                 let Some(position) = under_way.lock().pop_front() else {
@@ -462,7 +462,7 @@ fn three_threads_keep_the_order() {
                 }
             }
         });
-        scope.spawn(|| {
+        let completing = scope.spawn(|| {
             let mut left = ENTRIES;
             while left > 0 {
                 if rig.world.is_pending() {
@@ -474,6 +474,8 @@ fn three_threads_keep_the_order() {
                 std::thread::yield_now();
             }
         });
+        acknowledging.join().unwrap();
+        completing.join().unwrap();
     });
     rig.executor.run_all();
     assert_eq!(rig.world.sent(), (0..ENTRIES).collect::<Vec<_>>());
