@@ -59,6 +59,7 @@ struct SlotState {
     jobs: StdMutex<Vec<Job>>,
     refusals: AtomicUsize,
     lies: AtomicUsize,
+    inline: AtomicUsize,
     taken: AtomicUsize,
 }
 
@@ -68,6 +69,7 @@ impl Slot {
             jobs: StdMutex::new(Vec::new()),
             refusals: AtomicUsize::new(0),
             lies: AtomicUsize::new(0),
+            inline: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
         }))
     }
@@ -80,6 +82,12 @@ impl Slot {
     /// Keeps the next job and reports it as refused.
     fn lying(self) -> Self {
         self.0.lies.store(1, Relaxed);
+        self
+    }
+
+    /// Runs so many jobs inside `submit`.
+    fn inline(self, count: usize) -> Self {
+        self.0.inline.store(count, Relaxed);
         self
     }
 
@@ -115,6 +123,10 @@ impl Executor for Slot {
             return Err(Rejected::new(job, RejectReason::Refused));
         }
         self.0.taken.fetch_add(1, Relaxed);
+        if once(&self.0.inline) {
+            job.run();
+            return Ok(());
+        }
         self.0.jobs.lock().unwrap().push(job);
         if once(&self.0.lies) {
             return Err(Rejected::new(Job::new(|| ()), RejectReason::Refused));
@@ -310,6 +322,27 @@ fn demand_during_a_yield_is_seen_by_the_queued_owner() {
         }
         thread.join().unwrap();
         second.join().unwrap();
+        rig.slot.run_all();
+        assert_eq!(rig.mail(), [1, 1], "demand was lost");
+        rig.assert_free();
+    });
+}
+
+/// O5, O15: a job that the executor runs inside the yield goes back to the thread that yielded, whatever is asked meanwhile.
+#[test]
+fn an_inline_yield_comes_back_to_its_owner() {
+    model("inline yield", || {
+        let rig = Rig::yielding(Slot::new().inline(1));
+        let other = rig.clone();
+        let thread = thread::spawn(move || {
+            if other.ask(1, ASK[1]) {
+                let _joined = join_here(&other);
+            }
+        });
+        if rig.ask(0, ASK[0]) {
+            let _joined = join_here(&rig);
+        }
+        thread.join().unwrap();
         rig.slot.run_all();
         assert_eq!(rig.mail(), [1, 1], "demand was lost");
         rig.assert_free();

@@ -94,6 +94,9 @@ impl<W: Work> Turn<W> {
 
     /// Runs the turn here, if recorded demand calls for an owner and there is none.
     ///
+    /// # Progress
+    /// Lock-free as far as this crate goes: it never waits for an owner, and runs steps only as the owner.
+    ///
     /// # Errors
     /// [`Stranded`] when the budget is used up and the rest cannot be queued.
     ///
@@ -108,6 +111,12 @@ impl<W: Work> Turn<W> {
     }
 
     /// Queues the turn, if recorded demand calls for an owner and there is none; takes no step on this thread.
+    ///
+    /// # Memory
+    /// Allocates nothing: each time the same job is queued.
+    ///
+    /// # Progress
+    /// Lock-free as far as this crate goes: it never waits for an owner.
     ///
     /// # Errors
     /// [`Stranded`] when the executor does not take the job.
