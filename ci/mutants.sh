@@ -13,6 +13,8 @@
 # passes on the clean copy in this run. A time-out, a crash without a panic, a compile error or one of loom's caps is no catch.
 source "$(dirname "${BASH_SOURCE[0]}")/lib"
 most_seconds=${MUTANTS_SECONDS:-150}
+# One line changes from build to build.
+export CARGO_INCREMENTAL=1
 
 tree=$FOLIO_TARGET-loom/mutants-tree
 log=$FOLIO_TARGET-loom/mutants.log
