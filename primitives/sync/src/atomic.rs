@@ -37,7 +37,9 @@ fn fails_now() -> bool {
 
 macro_rules! switched {
     ($($name:ident $(<$param:ident>)? : $value:ty;)*) => {$(
-        /// The atomic of the checker in use; in models its weak compare-and-set also fails when the injector says so.
+        /// The atomic of the checker in use.
+        ///
+        /// In models its weak compare-and-set also fails when the injector says so.
         #[repr(transparent)]
         pub struct $name $(<$param>)? (raw::$name $(<$param>)?);
 

@@ -9,7 +9,9 @@ use crate::Arc;
 ///
 /// Made once as an `Arc<dyn SharedJob>` (see [`arc_dyn!`](crate::arc_dyn)) and wrapped by [`Job::shared`] for each submission.
 pub trait SharedJob: Send + Sync {
-    /// Runs the job; `this` is the handle it was submitted by, to clone for a further submission.
+    /// Runs the job.
+    ///
+    /// `this` is the handle by which it was submitted, to clone for a further submission.
     fn run(&self, this: &Arc<dyn SharedJob>);
 
     /// Hears that one submission was dropped without having run.

@@ -14,19 +14,51 @@ use std::sync as raw;
 /// A mutex whose lock survives a panic of its holder.
 ///
 /// For the cold paths of the crates; no user code runs while one of theirs is held.
-pub struct Mutex<T>(raw::Mutex<T>);
+///
+/// ```
+/// use folio_sync::{Mutex, unwind};
+///
+/// # #[cfg(not(any(loom, shuttle)))] {
+/// let mutex = Mutex::new(1);
+/// let panicked = unwind::catch(|| {
+///     *mutex.lock() += 1;
+///     let _held = mutex.lock();
+///     panic!("while it is held");
+/// });
+/// assert!(panicked.is_err());
+/// assert_eq!(*mutex.lock(), 2);
+/// # }
+/// ```
+pub struct Mutex<T> {
+    /// What `ThreadSanitizer` sees of the order in which the lock is held: it does not see into the standard library's.
+    #[cfg(tsan)]
+    order: crate::atomic::AtomicBool,
+    raw: raw::Mutex<T>,
+}
 
 impl<T> Mutex<T> {
     /// Makes an unlocked mutex.
     #[cfg_attr(loom, track_caller)]
     pub fn new(value: T) -> Self {
-        Self(raw::Mutex::new(value))
+        Self {
+            #[cfg(tsan)]
+            order: crate::atomic::AtomicBool::new(false),
+            raw: raw::Mutex::new(value),
+        }
     }
 
     /// Waits for the lock.
     #[cfg_attr(loom, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        // Acquire: what the last holder did is visible; pairs with the Release of `Released`.
+        #[cfg(tsan)]
+        self.order.load(crate::atomic::Ordering::Acquire);
+        MutexGuard {
+            #[cfg(tsan)]
+            _released: Released(&self.order),
+            raw,
+        }
     }
 }
 
@@ -43,19 +75,35 @@ impl<T> fmt::Debug for Mutex<T> {
 }
 
 /// The held lock of a [`Mutex`]; unlocks when dropped.
-pub struct MutexGuard<'a, T>(raw::MutexGuard<'a, T>);
+pub struct MutexGuard<'a, T> {
+    /// Dropped before the lock is.
+    #[cfg(tsan)]
+    _released: Released<'a>,
+    raw: raw::MutexGuard<'a, T>,
+}
+
+#[cfg(tsan)]
+struct Released<'a>(&'a crate::atomic::AtomicBool);
+
+#[cfg(tsan)]
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        // Release: publishes what this holder did; pairs with the Acquire of `lock`.
+        self.0.store(true, crate::atomic::Ordering::Release);
+    }
+}
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.raw
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        &mut self.raw
     }
 }
 

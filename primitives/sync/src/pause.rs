@@ -1,9 +1,11 @@
-//! Pause points: by them a test stops a thread right before or right after a named step.
+//! Pause points, where a test stops a thread before or after a named step.
 //!
 //! Product code names its steps by [`step!`](crate::step); what a test does with them is in `test_util::pause`. Without the feature
 //! `test-util`, and in models, a step is just its expression.
 
-/// Evaluates the expression as a named step at which a test can stop the thread: `step!("queue.claim", expression)`.
+/// Evaluates an expression as a named step: `step!("queue.claim", expression)`.
+///
+/// A test can stop a thread right before and right after it; the value is the expression's.
 #[macro_export]
 macro_rules! step {
     ($name:literal, $step:expr) => {{
@@ -14,7 +16,9 @@ macro_rules! step {
     }};
 }
 
-/// Whether steps look for a thread that is to stop, which costs time: benchmarks refuse to be built so.
+/// Whether steps look for a thread that is to stop.
+///
+/// That costs time: benchmarks refuse to be built so.
 pub const COMPILED_IN: bool = cfg!(all(feature = "test-util", not(any(loom, shuttle))));
 
 /// Stops here if this thread is to stop right before the step.

@@ -41,7 +41,7 @@ where
 pub struct Builder(raw::Builder);
 
 impl Builder {
-    /// A builder of a thread without a name and with a stack of the usual size.
+    /// A builder of a thread without a name, with the usual stack.
     pub fn new() -> Self {
         Self(raw::Builder::new())
     }

@@ -101,12 +101,38 @@ mod checks {
         assert_eq!(counts.live_bytes(), i64::try_from(bytes.capacity()).unwrap() - 64);
     }
 
+    /// An allocator that has nothing.
+    struct Exhausted;
+
+    // SAFETY: no block is ever handed out, so there is none whose contract could be broken.
+    unsafe impl GlobalAlloc for Exhausted {
+        unsafe fn alloc(&self, _layout: Layout) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+
+        unsafe fn dealloc(&self, _block: *mut u8, _layout: Layout) {
+            unreachable!("no block is handed out");
+        }
+
+        unsafe fn realloc(&self, _block: *mut u8, _layout: Layout, _new_size: usize) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+    }
+
     fn a_failed_allocation_is_none() {
-        let layout = Layout::from_size_align(1 << 60, 8).unwrap();
+        let exhausted = Counting::new(Exhausted);
+        let layout = Layout::new::<u64>();
+        let mut kept = 0_u64;
         let counts = during(|| {
             // SAFETY: the size is not zero.
-            let block = unsafe { ALLOCATOR.alloc(black_box(layout)) };
-            assert!(block.is_null(), "no machine has that much");
+            let block = unsafe { exhausted.alloc(layout) };
+            assert!(block.is_null());
+            // SAFETY: the size is not zero.
+            let block = unsafe { exhausted.alloc_zeroed(layout) };
+            assert!(block.is_null());
+            // SAFETY: the allocator never looks at the block.
+            let block = unsafe { exhausted.realloc((&raw mut kept).cast(), layout, 16) };
+            assert!(block.is_null());
         });
         assert_eq!(counts, Counts::default());
     }
@@ -167,5 +193,6 @@ mod checks {
             }
         });
         assert!(counts.live_bytes() < -10_000 * 16, "each entry is freed when it is cancelled");
+        assert!(timers.shutdown().is_empty());
     }
 }

@@ -7,7 +7,7 @@
     reason = "tests use the standard library directly, and fail where they unwrap"
 )]
 
-use std::sync::{Mutex, mpsc};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use folio_sync::test_util::{Blocked, ManualClock, ManualTimers};
@@ -127,9 +127,14 @@ fn a_job_that_blocks_is_reported() {
     timers.once(SECOND, Job::new(|| thread::sleep(Duration::ZERO))).unwrap();
     timers.advance(SECOND);
     assert_eq!(timers.take_blocked(), [Blocked { call: "thread::sleep" }]);
+}
 
+#[cfg(not(tsan))] // it stands on a channel of the standard library, which ThreadSanitizer does not see
+#[test]
+fn a_job_that_waits_for_a_channel_is_reported_while_it_is_inside() {
+    let (_clock, timers) = manual();
     timers.report_after(Duration::from_millis(2));
-    let (release, released) = mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel();
     timers.once(SECOND, Job::new(move || released.recv().unwrap())).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| timers.advance(SECOND));

@@ -7,6 +7,7 @@
     reason = "tests use the standard library directly, and fail where they unwrap"
 )]
 
+// Each thread is joined by hand: ThreadSanitizer does not see how a scope waits for the others.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use folio_sync::test_util::pause::{Stop, When};
@@ -45,13 +46,14 @@ fn other_threads_pass_the_step() {
     let progress = AtomicUsize::new(0);
     let stop = Stop::new("test.first", When::Before);
     std::thread::scope(|scope| {
-        scope.spawn(|| stop.run(|| two_steps(&progress)));
+        let thread = scope.spawn(|| stop.run(|| two_steps(&progress)));
         stop.wait_until_stopped();
         for _ in 0..100 {
             two_steps(&progress);
         }
         assert_eq!(progress.load(Ordering::SeqCst), 200);
         stop.release();
+        thread.join().unwrap();
     });
     assert_eq!(progress.load(Ordering::SeqCst), 202);
 }
@@ -62,7 +64,7 @@ fn a_thread_stops_once_and_only_inside_the_run() {
     let stop = Stop::new("test.first", When::Before);
     two_steps(&progress);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let thread = scope.spawn(|| {
             stop.run(|| {
                 two_steps(&progress);
                 two_steps(&progress);
@@ -71,6 +73,7 @@ fn a_thread_stops_once_and_only_inside_the_run() {
         });
         stop.wait_until_stopped();
         stop.release();
+        thread.join().unwrap();
     });
     assert_eq!(progress.load(Ordering::SeqCst), 8);
 }
@@ -80,12 +83,13 @@ fn a_test_that_fails_meanwhile_lets_the_thread_go() {
     let progress = AtomicUsize::new(0);
     let stop = Stop::new("test.second", When::Before);
     std::thread::scope(|scope| {
-        scope.spawn(|| stop.run(|| two_steps(&progress)));
+        let thread = scope.spawn(|| stop.run(|| two_steps(&progress)));
         let failed = unwind::catch(|| {
             let _stopped = stop.stopped();
             assert_eq!(progress.load(Ordering::SeqCst), 7, "not what the test expects");
         });
         assert!(failed.is_err());
+        thread.join().unwrap();
     });
     assert_eq!(progress.load(Ordering::SeqCst), 2);
 }
@@ -126,7 +130,7 @@ fn an_outer_stop_holds_again_after_an_inner_run() {
     let outer = Stop::new("test.second", When::After);
     let inner = Stop::new("test.first", When::After);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let thread = scope.spawn(|| {
             outer.run(|| {
                 inner.run(|| two_steps(&progress));
                 two_steps(&progress);
@@ -138,5 +142,6 @@ fn an_outer_stop_holds_again_after_an_inner_run() {
         outer.wait_until_stopped();
         assert_eq!(progress.load(Ordering::SeqCst), 4);
         outer.release();
+        thread.join().unwrap();
     });
 }

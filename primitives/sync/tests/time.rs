@@ -26,20 +26,23 @@ fn moments_saturate_at_both_ends() {
 #[test]
 fn the_system_clock_never_goes_back_and_its_coarse_time_is_never_ahead() {
     let clock = Arc::new(SystemClock::new());
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let mut last = Instant::ORIGIN;
-                let mut last_coarse = Instant::ORIGIN;
-                for _ in 0..10_000 {
-                    let coarse = clock.coarse();
-                    let now = clock.now();
-                    assert!(coarse <= now && last <= now && last_coarse <= coarse && last <= coarse);
-                    (last, last_coarse) = (now, coarse);
-                }
-            });
+    let watch = |clock: &SystemClock| {
+        let mut last = Instant::ORIGIN;
+        let mut last_coarse = Instant::ORIGIN;
+        for _ in 0..10_000 {
+            let coarse = clock.coarse();
+            let now = clock.now();
+            assert!(coarse <= now && last <= now && last_coarse <= coarse && last <= coarse);
+            (last, last_coarse) = (now, coarse);
         }
+    };
+    let threads = [(); 3].map(|()| {
+        let clock = Arc::clone(&clock);
+        std::thread::spawn(move || watch(&clock))
     });
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]

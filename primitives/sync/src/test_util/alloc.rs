@@ -155,7 +155,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
-/// What was counted up to a moment; the difference of two is what happened between them.
+/// What was counted up to a moment.
+///
+/// The difference of two is what happened between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks allocated; a reallocation counts as one more and one less.

@@ -56,7 +56,7 @@ impl ManualClock {
         Self { shared: Arc::new(Shared::default()) }
     }
 
-    /// Moves the monotonic and the wall time on, and the coarse time unless it is held.
+    /// Moves the clock on: the monotonic, the wall and, unless held, the coarse time.
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
         let later = |time: u64| Some(time.saturating_add(by));
@@ -98,7 +98,9 @@ impl ManualClock {
         self.catch_up();
     }
 
-    /// Sets the time of day, forward or back; a time before the Unix epoch becomes the epoch.
+    /// Sets the time of day, forward or back.
+    ///
+    /// A time before the Unix epoch becomes the epoch.
     pub fn set_wall(&self, time: SystemTime) {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Relaxed: see `Shared`.

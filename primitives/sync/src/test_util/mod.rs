@@ -1,5 +1,6 @@
-//! What tests and models of concurrent code need: hand-stepped executors, clocks and timers, pause points, tracked payloads.
+//! What tests and models of concurrent code need.
 //!
+//! Hand-stepped executors, clocks and timers, pause points, tracked payloads, the runners of models, a counting allocator.
 //! Public, so that whoever builds on these crates can test in the same way; behind the feature `test-util`, which belongs into
 //! development dependencies only. The counting allocator alone is behind `count-allocations`.
 

@@ -28,7 +28,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// Looks again and again, since a condition variable would hide from `ThreadSanitizer` what it should see.
+    /// Looks again and again until the phase is another one.
+    ///
+    /// A condition variable would hide from `ThreadSanitizer` what it should see.
     fn wait_while(&self, phase: u8) -> u8 {
         loop {
             // Acquire: what the thread that changed the phase did before is visible; pairs with the Release of `leave` and `release`.
@@ -105,7 +107,9 @@ impl Stop {
         STOP.with_borrow_mut(|current| *current = Some(Arc::clone(&self.shared)));
     }
 
-    /// Waits until the thread stands at the step, or has passed it because it was released before.
+    /// Waits until the thread stands at the step.
+    ///
+    /// A thread that was released before it came there does not stop, and is not waited for.
     ///
     /// # Panics
     /// When the operation ended without having reached the step, so that nobody waits forever.
@@ -123,7 +127,9 @@ impl Stop {
         Stopped(self)
     }
 
-    /// Lets the thread go on; one that has not reached the step yet will not stop.
+    /// Lets the thread go on.
+    ///
+    /// One that has not reached the step yet will not stop.
     pub fn release(&self) {
         // Release: publishes what the test did while the thread stood; pairs with `wait_while`'s Acquire.
         self.shared.phase.store(RELEASED, Ordering::Release);

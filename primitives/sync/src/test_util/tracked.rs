@@ -2,8 +2,9 @@
 
 use crate::cell::UnsafeCell;
 
-/// A value that the checkers watch: a leak, a second drop, a use after it and, under loom, an unsynchronised access fail the model.
+/// A value that the checkers watch.
 ///
+/// A leak, a second drop, a use after it and, under loom, an unsynchronised access fail the model.
 /// Without a checker it is the bare value, and sanitizers watch it.
 ///
 /// ```

@@ -40,6 +40,13 @@ impl Watchdog {
     }
 }
 
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        // No watch is open: the thread has nothing to do, and ends before the test does.
+        drop(self.timers.shutdown());
+    }
+}
+
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         *self.returned.lock() = true;

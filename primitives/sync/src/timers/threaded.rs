@@ -1,4 +1,27 @@
 //! Timers with a thread of their own.
+//!
+//! # Guarantees
+//! A job that was taken runs once, is handed back once, or is dropped once: whoever takes it out of the schedule has it. No user code
+//! (a job, a destructor, a clock, a sink) runs while the lock is held, and the thread survives its panics. A timer is two map entries.
+//!
+//! # Protocol
+//! | state of a timer | moved on by | to |
+//! |---|---|---|
+//! | pending | the thread, when it is due | runs |
+//! | pending | `cancel` | handed back |
+//! | pending | `close`, `shutdown` | handed back |
+//! | pending | the drop of the timers, or of a thread whose clock panicked | dropped |
+//!
+//! The thread looks under the lock and parks without it. Whoever makes it look earlier (a sooner timer, a close) changes the schedule
+//! first and unparks then: an unpark that comes between the look and the park makes the park return at once.
+//!
+//! # Orderings
+//! | operation | word | ordering | pairs with | why |
+//! |---|---|---|---|---|
+//! | all | the lock | of a mutex | itself | what the setter did is visible to the job |
+//!
+//! # Limits
+//! One lock and one thread for all timers. A job that blocks delays the others. The clock must go as real time does.
 
 use std::fmt;
 use std::time::Duration;
@@ -105,7 +128,9 @@ impl ThreadTimersBuilder {
         self
     }
 
-    /// Reports each panic of a job to `sink`, on the timers' thread; by default it is only printed, as every panic is.
+    /// Reports each panic of a job to `sink`, on the timers' thread.
+    ///
+    /// Without a sink it is only printed, as every panic is.
     pub fn on_panic(mut self, sink: impl Fn(unwind::Payload) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(sink));
         self
@@ -277,9 +302,6 @@ impl Shared {
     }
 
     /// Runs what is due until the timers are closed.
-    ///
-    /// Whoever changes the schedule so that the thread must look earlier unparks it after the change; the thread parks only after it
-    /// has looked. An unpark between the two makes the park return at once.
     fn serve(&self) {
         let mut now = Instant::ORIGIN;
         loop {
@@ -312,7 +334,9 @@ impl Shared {
         }
     }
 
-    /// Runs user code and tells the sink if it panics; the sink's own panic is discarded.
+    /// Runs user code and tells the sink if it panics.
+    ///
+    /// The sink's own panic is discarded.
     fn contain(&self, user_code: impl FnOnce()) {
         let Err(payload) = unwind::catch(user_code) else { return };
         match &self.on_panic {
