@@ -240,6 +240,20 @@ impl Account {
         self.ran.load(Ordering::Acquire)
     }
 
+    /// Settles the first tasks of each producer, as many as given; the others were never submitted.
+    #[track_caller]
+    pub(crate) fn settle_first(&self, counts: &[usize]) -> Settled {
+        for (producer, &count) in counts.iter().enumerate() {
+            for number in count..self.per_producer {
+                // As if returned.
+                self.note((producer, number), 2);
+            }
+        }
+        let mut settled = self.settle();
+        settled.returned -= counts.len() * self.per_producer - counts.iter().sum::<usize>();
+        settled
+    }
+
     /// Asserts that each task ran, was handed or was returned, exactly once in all, and each producer's in order, none overlapping.
     #[track_caller]
     pub(crate) fn settle(&self) -> Settled {
