@@ -201,11 +201,31 @@ fn close_racing_submit() {
 fn shutdown_racing_submit() {
     model("shutdown racing submit", || {
         let (executor, fates) = executor(8, Inline);
-        let other = submit(&executor, &fates, &[1, 2]);
+        let one = submit(&executor, &fates, &[1]);
+        let two = submit(&executor, &fates, &[2]);
         executor.shutdown_now();
-        other.join().unwrap();
+        one.join().unwrap();
+        two.join().unwrap();
         assert_eq!(fates.all(), [1, 2]);
         assert_eq!(executor.queued(), 0);
+    });
+}
+
+/// I1: a shutdown races submits to a delegate that begins no batch: all is given back without waiting for one.
+#[test]
+fn shutdown_gives_back_what_no_batch_begins() {
+    model("shutdown gives back what no batch begins", || {
+        let held = Held::new();
+        let (executor, fates) = executor(8, held.clone());
+        let one = submit(&executor, &fates, &[1]);
+        let two = submit(&executor, &fates, &[2]);
+        executor.shutdown_now();
+        one.join().unwrap();
+        two.join().unwrap();
+        assert_eq!(fates.all(), [1, 2]);
+        assert!(fates.ran().is_empty());
+        assert_eq!(executor.queued(), 0);
+        held.run_all();
     });
 }
 
@@ -306,11 +326,41 @@ fn job_racing_the_park_of_its_worker() {
     model("job racing the park of its worker", || {
         let pool = OrderedExecutor::builder().threads(1).spins(0).build().unwrap();
         let done = Arc::new(Mutex::new(0));
-        let count = Arc::clone(&done);
-        pool.workers()[0].submit(Job::new(move || *count.lock() += 1)).unwrap();
+        for expected in 1..=2 {
+            let (count, waiting) = (Arc::clone(&done), thread::current());
+            let job = Job::new(move || {
+                *count.lock() += 1;
+                waiting.unpark();
+            });
+            pool.workers()[0].submit(job).unwrap();
+            // A job that nobody wakes the worker for leaves both parked for ever: loom calls that a deadlock.
+            while *done.lock() < expected {
+                thread::park();
+            }
+        }
         let unrun = pool.join().unwrap();
         assert!(unrun.is_empty());
-        assert_eq!(*done.lock(), 1);
+    });
+}
+
+/// A worker is closed while a job comes: the job runs or comes back.
+#[test]
+fn close_of_a_worker_racing_submit() {
+    model("close of a worker racing submit", || {
+        let pool = OrderedExecutor::builder().threads(1).spins(0).build().unwrap();
+        let worker = pool.workers()[0].clone();
+        let ran = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&ran);
+        let submits = thread::spawn(move || {
+            let job = Job::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            usize::from(worker.submit(job).is_ok())
+        });
+        let unrun = pool.join().unwrap();
+        let taken = submits.join().unwrap();
+        assert!(unrun.is_empty());
+        assert_eq!(ran.load(Ordering::Relaxed), taken, "what was taken has run when the workers have ended");
     });
 }
 

@@ -46,6 +46,14 @@ enum Batch {
     Again,
 }
 
+/// What became of a batch that was handed to the delegate.
+enum HandOver {
+    /// The delegate has it, or it was dropped and gave back what it stood for.
+    Taken,
+    /// Nobody has it, and the turn is up.
+    Refused(RejectReason),
+}
+
 impl<T: Send + 'static, const N: usize> Core<T, N> {
     fn identity(&self) -> *const () {
         std::ptr::from_ref(self).cast()
@@ -111,20 +119,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
     /// error, and all others to the reject handler.
     fn schedule(&self, mut own: Option<u32>, handle: &Arc<dyn SharedJob>) -> Result<(), Rejected<T>> {
         let mut given_back = None;
-        loop {
-            let job = Job::shared(Arc::clone(handle));
-            let reason = match unwind::catch(|| self.delegate.submit(job)) {
-                Ok(Ok(())) => break,
-                Ok(Err(rejected)) => {
-                    rejected.value.forget();
-                    rejected.reason
-                }
-                Err(payload) => {
-                    // The job was dropped as the delegate unwound, and gave back what was queued; or the delegate has it.
-                    self.report(Part::Delegate, payload);
-                    break;
-                }
-            };
+        while let HandOver::Refused(reason) = self.hand_over(handle, |job| self.delegate.submit(job)) {
             // Somebody else has it: a shutdown, or a batch that was queued before.
             let Some(mut turn) = self.queue.begin() else { break };
             if let Some(ticket) = own.take()
@@ -235,26 +230,45 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
                 Batch::Over if frame.take_again() => batch = self.run_batch(frame),
                 Batch::Over => return,
                 Batch::Again => {
-                    let job = Job::shared(Arc::clone(handle));
-                    batch = match unwind::catch(|| self.delegate.resubmit(job)) {
-                        Ok(Ok(())) => Batch::Over,
-                        Ok(Err(rejected)) => {
-                            rejected.value.forget();
+                    batch = match self.hand_over(handle, |job| self.delegate.resubmit(job)) {
+                        HandOver::Taken => Batch::Over,
+                        HandOver::Refused(reason) => {
                             frame.set_rejecting(true);
                             let batch = match self.queue.begin() {
-                                Some(turn) => self.give_back(turn, rejected.reason),
+                                Some(turn) => self.give_back(turn, reason),
                                 None => Batch::Over,
                             };
                             frame.set_rejecting(false);
                             self.complete_flushes(self.queue.word());
                             batch
                         }
-                        Err(payload) => {
-                            self.report(Part::Delegate, payload);
-                            Batch::Over
-                        }
                     };
                 }
+            }
+        }
+    }
+
+    /// Hands a batch to the delegate, for a turn that is up.
+    fn hand_over(
+        &self,
+        handle: &Arc<dyn SharedJob>,
+        submit: impl FnOnce(Job) -> Result<(), Rejected<Job>>,
+    ) -> HandOver {
+        // A shutdown that comes after this look finds the turn up and takes it.
+        if self.queue.word().has(SHUT) {
+            return HandOver::Refused(RejectReason::Closed);
+        }
+        let job = Job::shared(Arc::clone(handle));
+        match unwind::catch(|| submit(job)) {
+            Ok(Ok(())) => HandOver::Taken,
+            Ok(Err(rejected)) => {
+                rejected.value.forget();
+                HandOver::Refused(rejected.reason)
+            }
+            Err(payload) => {
+                // The job was dropped as the delegate unwound, and gave back what was queued; or the delegate has it.
+                self.report(Part::Delegate, payload);
+                HandOver::Taken
             }
         }
     }
