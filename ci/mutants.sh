@@ -150,7 +150,7 @@ in_group() { # group, seconds, further arguments
     shift 2
     if [[ $kind == loom ]]; then
         target_folder loom
-        settings=(--profile loom)
+        settings=(--profile loom --no-default-features --features "$(modelled_features "$package")")
     else
         target_folder dev
         settings=(--all-features)
