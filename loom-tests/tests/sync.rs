@@ -488,6 +488,7 @@ fn current_is_told_for_the_thread_of_the_model() {
             thread::spawn(move || {
                 order.fetch_add(1, Ordering::AcqRel);
                 assert!(!executor.is_current());
+                order.fetch_add(1, Ordering::AcqRel);
             })
         };
         assert!(executor.run_next());

@@ -185,9 +185,11 @@ fn a_job_that_panics_is_reported_and_the_next_ones_run() {
     timers.once(SOON, Job::new(|| panic!("no paper"))).unwrap();
     timers.once(SOON, Job::new(|| panic!("no ink"))).unwrap();
     timers.once(2 * SOON, telling(&tell, ())).unwrap();
+    drop(tell);
     assert_eq!(told.recv(), Ok(()));
     assert_eq!(reported.try_iter().collect::<Vec<_>>(), ["no paper", "no ink"]);
 
+    let (tell, told) = mpsc::channel();
     let silent = ThreadTimers::default();
     silent.once(Duration::ZERO, Job::new(|| panic!("to nobody"))).unwrap();
     silent.once(SOON, telling(&tell, ())).unwrap();

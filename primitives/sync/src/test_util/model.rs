@@ -75,6 +75,7 @@ impl Model {
         builder.checkpoint_file = None;
         builder.max_branches = 20_000;
         let began = Instant::now();
+        let failing = Failing { name: self.name, executions: std::sync::Arc::clone(&executions) };
         builder.check(move || {
             // Relaxed: a count that publishes nothing; all executions run on this thread.
             counted.fetch_add(1, Ordering::Relaxed);
@@ -83,6 +84,7 @@ impl Model {
             register::reset();
             body();
         });
+        drop(failing);
         // Relaxed: as above.
         let executions = executions.load(Ordering::Relaxed);
         println!(
@@ -97,6 +99,21 @@ impl Model {
             "model {}: {executions} executions see nothing; fewer than {FEWEST} need a reason",
             self.name
         );
+    }
+}
+
+/// Tells which model failed, and when.
+struct Failing {
+    name: &'static str,
+    executions: std::sync::Arc<AtomicU64>,
+}
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Relaxed: all executions run on this thread.
+            println!("model {} fails in execution {}", self.name, self.executions.load(Ordering::Relaxed));
+        }
     }
 }
 
