@@ -2,7 +2,8 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests run on the standard library only"
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and their helpers unwrap as they do"
 )]
 
 #[cfg(not(any(loom, shuttle)))]
@@ -35,7 +36,7 @@ mod count {
     static ALLOCATOR: Counting = Counting::system();
 
     /// An upper bound of the bytes of a block of 24-byte tasks: the task, its slot's state, and the block's head.
-    const BLOCK_BYTES: i64 = (DEFAULT_BLOCK * (24 + 8) + 64) as i64;
+    const BLOCK_BYTES: i64 = (DEFAULT_BLOCK as u64 * (24 + 8) + 64).cast_signed();
 
     type Task = [u64; 3];
 
@@ -165,7 +166,7 @@ mod count {
             scene.executor.submit([task; 3]).unwrap();
         }
         let full = Counts::now() - before;
-        assert!(full.live_bytes() > 24 * BURST as i64, "the burst was queued: {full:?}");
+        assert!(full.live_bytes() > 24 * BURST.cast_signed(), "the burst was queued: {full:?}");
         gate.open();
         drop(gate);
         scene.until_done(10 + BURST);

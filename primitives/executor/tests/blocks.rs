@@ -3,7 +3,8 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests run on the standard library only"
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and their helpers unwrap as they do"
 )]
 
 mod support;

@@ -3,7 +3,8 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests run on the standard library only"
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and their helpers unwrap as they do"
 )]
 
 mod support;
@@ -46,19 +47,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    max_items: usize,
-    max_weight: u64,
-    max_queued: usize,
-    max_queued_weight: u64,
+    batch_items: usize,
+    batch_weight: u64,
+    queued: usize,
+    queued_weight: u64,
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
     (0..6_usize, 0..12_u64, prop_oneof![Just(1_000_usize), 1..12_usize], prop_oneof![Just(0_u64), 1..20_u64])
-        .prop_map(|(max_items, max_weight, max_queued, max_queued_weight)| Limits {
-            max_items,
-            max_weight,
-            max_queued,
-            max_queued_weight,
+        .prop_map(|(batch_items, batch_weight, queued, queued_weight)| Limits {
+            batch_items,
+            batch_weight,
+            queued,
+            queued_weight,
         })
 }
 
@@ -106,12 +107,12 @@ impl Oracle {
     }
 
     fn submit(&mut self, task: Task) -> Result<(), RejectReason> {
-        let most = self.limits.max_queued_weight;
+        let most = self.limits.queued_weight;
         let heavy = most > 0 && self.weight() > 0 && self.weight() + task.1 > most;
         if self.closed {
             return Err(RejectReason::Closed);
         }
-        if heavy || self.queue.len() >= self.limits.max_queued {
+        if heavy || self.queue.len() >= self.limits.queued {
             return Err(RejectReason::Full);
         }
         self.queue.push_back(task);
@@ -127,8 +128,8 @@ impl Oracle {
             return;
         }
         let (mut items, mut weight) = (0, 0);
-        let most = if self.limits.max_weight == 0 { u64::MAX } else { self.limits.max_weight };
-        while items < self.limits.max_items.max(1) && (weight < most || items == 0) {
+        let most = if self.limits.batch_weight == 0 { u64::MAX } else { self.limits.batch_weight };
+        while items < self.limits.batch_items.max(1) && (weight < most || items == 0) {
             let Some((task, heavy)) = self.queue.pop_front() else { break };
             items += 1;
             weight += heavy;
@@ -154,10 +155,10 @@ fn subject(limits: Limits) -> Subject {
     let (noted, back) = (ran.clone(), handed.clone());
     let executor = Builder::<Task, 4>::new(move |task| noted.push(task.0))
         .weigh(|task| task.1)
-        .max_items(limits.max_items)
-        .max_weight(limits.max_weight)
-        .max_queued(limits.max_queued)
-        .max_queued_weight(limits.max_queued_weight)
+        .max_items(limits.batch_items)
+        .max_weight(limits.batch_weight)
+        .max_queued(limits.queued)
+        .max_queued_weight(limits.queued_weight)
         .on_rejected(move |rejected| back.push(rejected.value.0))
         .build(delegate.clone())
         .unwrap();
@@ -222,7 +223,7 @@ proptest! {
             prop_assert_eq!(subject.executor.queued(), oracle.queue.len());
             prop_assert_eq!(subject.delegate.queued(), oracle.jobs.len());
             prop_assert_eq!(subject.executor.is_closed(), oracle.closed);
-            if limits.max_queued_weight > 0 {
+            if limits.queued_weight > 0 {
                 prop_assert_eq!(subject.executor.queued_weight(), oracle.weight());
             }
             prop_assert_eq!(&subject.ran.take(), &std::mem::take(&mut oracle.ran));

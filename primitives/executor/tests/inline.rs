@@ -3,7 +3,8 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests run on the standard library only"
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and their helpers unwrap as they do"
 )]
 
 mod support;
@@ -49,9 +50,9 @@ fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
 fn a_chain_of_tasks_run_inline_does_not_recurse() {
     on_a_small_stack(|| {
         let (executor, ruler, ran) = (Shared::default(), Ruler::new(), Log::new());
-        let (inner, ruled, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
+        let (inner, marks, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
         let built = BatchingExecutor::builder(move |task| {
-            ruled.mark();
+            marks.mark();
             noted.push(task);
             if task + 1 < 100_000 {
                 inner.get().unwrap().submit(task + 1).unwrap();
@@ -71,9 +72,9 @@ fn a_chain_of_tasks_run_inline_does_not_recurse() {
 fn follow_up_batches_run_inline_do_not_recurse() {
     on_a_small_stack(|| {
         let (executor, ruler, ran) = (Shared::default(), Ruler::new(), Log::new());
-        let (inner, ruled, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
+        let (inner, marks, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
         let built = BatchingExecutor::builder(move |task| {
-            ruled.mark();
+            marks.mark();
             noted.push(task);
             if task == 0 {
                 for more in 1..=100_000 {
@@ -108,7 +109,7 @@ fn the_ruler_sees_a_stack_that_grows() {
 #[test]
 fn two_inline_executors_that_feed_each_other_do_not_recurse() {
     on_a_small_stack(|| {
-        let (ping, pong) = (Shared::default(), Shared::default());
+        let (first, other) = (Shared::default(), Shared::default());
         let (ruler, count) = (Ruler::new(), Arc::new(AtomicUsize::new(0)));
         let feed = |other: &Shared| {
             let (other, ruler, count) = (Arc::clone(other), ruler.clone(), Arc::clone(&count));
@@ -123,10 +124,10 @@ fn two_inline_executors_that_feed_each_other_do_not_recurse() {
             .build(caller_runs())
             .unwrap()
         };
-        let (first, second) = (feed(&pong), feed(&ping));
-        ping.get_or_init(|| first);
-        pong.get_or_init(|| second);
-        ping.get().unwrap().submit(9_999).unwrap();
+        let (begins, answers) = (feed(&other), feed(&first));
+        first.get_or_init(|| begins);
+        other.get_or_init(|| answers);
+        first.get().unwrap().submit(9_999).unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 10_000);
         assert!(ruler.spread() < 8 << 10, "{} bytes", ruler.spread());
     });

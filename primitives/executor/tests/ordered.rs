@@ -3,19 +3,19 @@
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "tests run on the standard library only"
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and their helpers unwrap as they do"
 )]
 
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use folio_executor::{OrderedExecutor, WouldDeadlock};
+use folio_executor::OrderedExecutor;
 use folio_sync::test_util::ManualClock;
-use folio_sync::{Executor, Job, RejectReason, SerialExecutor, unwind};
+use folio_sync::{Executor, Job, RejectReason, SerialExecutor};
 use support::{Account, Gate, Log, producers, until};
 
 fn pool(threads: usize) -> OrderedExecutor {
@@ -169,180 +169,6 @@ fn a_continuation_has_its_place_in_a_full_worker() {
 }
 
 #[test]
-fn a_graceful_close_runs_all_that_is_queued_and_refuses_the_rest() {
-    let pool = pool(1);
-    let worker = pool.workers()[0].clone();
-    let gate = Gate::hold(&worker);
-    let ran = Log::new();
-    for number in 0..200 {
-        let ran = ran.clone();
-        worker.submit(Job::new(move || ran.push(number))).unwrap();
-    }
-    pool.close();
-    assert_eq!(worker.submit(Job::new(|| ())).unwrap_err().reason, RejectReason::Closed);
-    gate.open();
-    assert!(pool.join().unwrap().is_empty());
-    assert_eq!(ran.take(), (0..200).collect::<Vec<_>>());
-    assert_eq!(worker.depth(), 0);
-}
-
-#[test]
-fn a_shutdown_hands_back_exactly_the_jobs_that_did_not_run_in_order() {
-    let pool = pool(1);
-    let worker = pool.workers()[0].clone();
-    let gate = Gate::hold(&worker);
-    let ran = Log::new();
-    for number in 0..200 {
-        let ran = ran.clone();
-        worker.submit(Job::new(move || ran.push(number))).unwrap();
-    }
-    pool.shutdown_now();
-    assert_eq!(worker.submit(Job::new(|| ())).unwrap_err().reason, RejectReason::Closed);
-    gate.open();
-    let unrun = pool.join().unwrap();
-    assert_eq!((unrun.len(), ran.take()), (200, vec![]), "the job that was running ends, no other begins");
-    unrun.into_iter().for_each(Job::run);
-    assert_eq!(ran.take(), (0..200).collect::<Vec<_>>());
-}
-
-/// Shutting down amid eight submitters: each job runs, is handed back by `join`, or was refused.
-#[test]
-fn a_shutdown_amid_submitters_loses_no_job() {
-    const THREADS: usize = 8;
-    const EACH: usize = 500;
-    for round in 0..20 {
-        let pool = pool(2);
-        let account = Account::new(THREADS, EACH);
-        let began = AtomicUsize::new(0);
-        producers(THREADS + 1, |producer| {
-            if producer == THREADS {
-                until("some are submitted", || began.load(Ordering::Relaxed) >= round * THREADS * EACH / 20);
-                pool.shutdown_now();
-                return;
-            }
-            for number in 0..EACH {
-                began.fetch_add(1, Ordering::Relaxed);
-                let job = Handed { account: Arc::clone(&account), task: (producer, number), ran: false };
-                let job = Job::new(move || job.run());
-                if let Err(rejected) = pool.submit(&producer, job) {
-                    assert_eq!(rejected.reason, RejectReason::Closed);
-                }
-            }
-        });
-        let unrun = pool.join().unwrap();
-        let count = unrun.len();
-        drop(unrun);
-        let settled = account.settle();
-        assert_eq!(settled.ran + settled.returned, THREADS * EACH);
-        assert!(settled.returned >= count);
-    }
-}
-
-/// A job that accounts for itself: as run, or as given back when it is dropped unrun.
-struct Handed {
-    account: Arc<Account>,
-    task: support::Task,
-    ran: bool,
-}
-
-impl Handed {
-    fn run(mut self) {
-        self.ran = true;
-    }
-}
-
-impl Drop for Handed {
-    fn drop(&mut self) {
-        // Workers of two keys run beside one another, so only what became of the job is noted.
-        if self.ran { self.account.ran_beside(self.task) } else { self.account.give_back(self.task) }
-    }
-}
-
-#[test]
-fn a_job_that_panics_is_told_of_and_its_worker_goes_on() {
-    let told = Log::new();
-    let noted = told.clone();
-    let pool = OrderedExecutor::builder()
-        .name("careful")
-        .threads(1)
-        .on_panic(move |panic| {
-            noted.push((panic.to_string(), thread::current().name().map(str::to_owned)));
-            // The sink's own panic goes no further; the other payload's destructor panics as it is dropped here.
-            if panic.to_string().ends_with("job 1") {
-                std::panic::panic_any(Bomb(3));
-            }
-        })
-        .build()
-        .unwrap();
-    let ran = Log::new();
-    for number in 0..3 {
-        let ran = ran.clone();
-        let job = Job::new(move || {
-            assert!(number != 1, "job {number}");
-            ran.push(number);
-        });
-        pool.submit(&0, job).unwrap();
-    }
-    pool.submit(&0, Job::new(|| std::panic::panic_any(Bomb(3)))).unwrap();
-    let worker = pool.workers()[0].clone();
-    assert!(pool.join().unwrap().is_empty());
-    assert_eq!(ran.take(), [0, 2]);
-    let told = told.take();
-    assert_eq!(told.len(), 2);
-    assert_eq!(told[0], ("a job of careful-0 panicked: job 1".to_owned(), Some("careful-0".to_owned())));
-    assert_eq!(worker.jobs(), 4, "a job that panics counts as run");
-}
-
-/// A payload whose destructor panics, and so on.
-struct Bomb(u32);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            std::panic::panic_any(Bomb(self.0 - 1));
-        }
-    }
-}
-
-#[test]
-fn joining_on_a_workers_own_thread_is_refused() {
-    let executor = pool(2);
-    let (tell, told) = (Log::new(), Log::new());
-    let worker = executor.workers()[1].clone();
-    let noted = told.clone();
-    let slot: Arc<std::sync::Mutex<Option<OrderedExecutor>>> =
-        Arc::new(std::sync::Mutex::new(Some(executor)));
-    let job = Job::new(move || {
-        let executor = slot.lock().unwrap().take().unwrap();
-        noted.push(executor.join().map(|jobs| jobs.len()));
-    });
-    let after = tell.clone();
-    // Held until both are queued: joining closes the executor.
-    let gate = Gate::hold(&worker);
-    worker.submit(job).unwrap();
-    worker.submit(Job::new(move || after.push(()))).unwrap();
-    gate.open();
-    until("what is queued has run", || tell.len() == 1);
-    assert_eq!(told.take(), [Err(WouldDeadlock)]);
-    assert_eq!(worker.submit(Job::new(|| ())).unwrap_err().reason, RejectReason::Closed);
-}
-
-#[test]
-fn a_worker_outlives_its_executor_and_refuses() {
-    let pool = pool(1);
-    let worker = pool.workers()[0].clone();
-    let gate = Gate::hold(&worker);
-    let ran = Log::new();
-    let noted = ran.clone();
-    worker.submit(Job::new(move || noted.push(()))).unwrap();
-    drop(pool);
-    let rejected = worker.submit(Job::new(|| ())).unwrap_err();
-    assert_eq!(rejected.reason, RejectReason::Closed);
-    gate.open();
-    until("what was queued has run", || ran.len() == 1);
-}
-
-#[test]
 fn a_worker_tells_its_depth_jobs_and_batches() {
     let pool = pool(1);
     let worker = pool.workers()[0].clone();
@@ -386,35 +212,4 @@ fn busy_time_is_the_time_in_which_the_worker_is_not_parked() {
     gate.open();
     pool.join().unwrap();
     assert_eq!(worker.busy(), parked + Duration::from_secs(5));
-}
-
-#[test]
-fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
-    struct Shared(AtomicUsize, AtomicUsize);
-
-    impl folio_sync::SharedJob for Shared {
-        fn run(&self, _this: &Arc<dyn folio_sync::SharedJob>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn abandoned(&self, _this: &Arc<dyn folio_sync::SharedJob>) {
-            self.1.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    let shared = Arc::new(Shared(AtomicUsize::new(0), AtomicUsize::new(0)));
-    let handle: Arc<dyn folio_sync::SharedJob> = shared.clone();
-    let pool = pool(1);
-    let worker = pool.workers()[0].clone();
-    let gate = Gate::hold(&worker);
-    for _ in 0..3 {
-        worker.submit(Job::shared(Arc::clone(&handle))).unwrap();
-    }
-    pool.shutdown_now();
-    gate.open();
-    let mut unrun = pool.join().unwrap();
-    assert_eq!(unrun.len(), 3);
-    unrun.pop().unwrap().run();
-    unwind::catch(|| drop(unrun)).unwrap();
-    assert_eq!((shared.0.load(Ordering::Relaxed), shared.1.load(Ordering::Relaxed)), (1, 2));
 }
