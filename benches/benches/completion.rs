@@ -22,9 +22,9 @@ fn completion(criterion: &mut Criterion) {
             });
         });
     };
-    add("InlineCompleter", Box::new(bodies::inline_completer()));
-    add("plain boxed call", Box::new(bodies::boxed_call()));
-    add("typed call, hand-written guard", Box::new(bodies::guarded_call()));
+    add("InlineCompleter", Box::new(bodies::inline_completer(bodies::Plain)));
+    add("plain boxed call", Box::new(bodies::boxed_call(bodies::Plain)));
+    add("typed call, hand-written guard", Box::new(bodies::guarded_call(bodies::Plain)));
     group.finish();
 }
 

@@ -134,8 +134,9 @@ fn run_group(mut group: Group, settings: &Settings, watchdog: &Watchdog, complet
     match settings.effort {
         Effort::Full => {
             println!(
-                "\n== {name}: figures of {} rounds (machine scale {:.2}) ==",
+                "\n== {name}: figures of {} rounds, {}, scale {:.2} ==",
                 settings.rounds,
+                runner::machine(),
                 report.scale()
             );
             print!("{}", runner::figures(&report));

@@ -8,6 +8,7 @@ use crossbeam_queue::SegQueue;
 use folio_completer::{InlineCompleter, Policy};
 use folio_executor::{BatchingExecutor, Linger};
 use folio_sync::{Arc, Executor, Job, Rejected, SerialExecutor};
+use folio_turn::{Demand, Next, Stranded, Turn, Work};
 
 use crate::groups::completion::bodies;
 
@@ -26,11 +27,13 @@ pub(super) const ALL: &[Kernel] = &[
     Kernel { name: "segqueue", run: segqueue },
     Kernel { name: "batching-by-the-thousand", run: |operations| batching(operations, 1_000) },
     Kernel { name: "batching-one-by-one", run: |operations| batching(operations, 1) },
-    Kernel { name: "boxed-call", run: |operations| bodies::boxed_call()(operations) },
-    Kernel { name: "hand-written-guard", run: |operations| bodies::guarded_call()(operations) },
+    Kernel { name: "boxed-call", run: |operations| bodies::boxed_call(bodies::Plain)(operations) },
+    Kernel { name: "hand-written-guard", run: |operations| bodies::guarded_call(bodies::Plain)(operations) },
     Kernel { name: "completer-inline", run: completer_inline },
     Kernel { name: "completer-chain-limit-10", run: |operations| completer_chain(operations, 10) },
     Kernel { name: "completer-chain-limit-1", run: |operations| completer_chain(operations, 1) },
+    Kernel { name: "turn-record-and-join", run: turn_joined },
+    Kernel { name: "turn-steps", run: turn_steps },
 ];
 
 type Task = [u64; 3];
@@ -129,4 +132,40 @@ fn completer_chain(operations: u64, limit: u32) {
         .build();
     hop(&completer, operations);
     overflow.run_all();
+}
+
+/// Work of so many steps.
+struct Countdown(u64);
+
+impl Work for Countdown {
+    fn step(&mut self, _: &Turn<Self>, demand: Demand) -> Next {
+        black_box(demand);
+        if self.0 == 0 {
+            return Next::Idle;
+        }
+        self.0 -= 1;
+        Next::Again
+    }
+
+    fn stranded(_: Stranded<Self>) {
+        unreachable!("a stepped executor refuses nothing and drops nothing")
+    }
+}
+
+/// Demand that finds nobody, and a turn with nothing to do.
+fn turn_joined(operations: u64) {
+    let turn = Turn::builder(Countdown(0)).yield_to(Stepped::default());
+    for _ in 0..operations {
+        black_box(black_box(&turn).record(Demand::soft(0)).must_run());
+        black_box(turn.join().is_ok());
+    }
+}
+
+/// Steps of a turn that yields after every 64.
+fn turn_steps(operations: u64) {
+    let executor = Stepped::default();
+    let turn = Turn::builder(Countdown(operations)).budget(64).yield_to(executor.clone());
+    black_box(turn.record(Demand::soft(0)).must_run());
+    black_box(turn.join().is_ok());
+    executor.run_all();
 }

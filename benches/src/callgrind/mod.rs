@@ -16,11 +16,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs, io};
 
 use expected::{Expected, Figure};
+use folio_sync::test_util::alloc;
 
 use crate::runner::{Table, to_f64};
 
 /// Operations of the shorter run.
-const OPERATIONS: u64 = 20_000;
+const OPERATIONS: u64 = 100_000;
 
 /// The committed figures.
 fn expected_path() -> PathBuf {
@@ -33,6 +34,7 @@ pub fn run_kernel(name: &str, operations: u64) -> ExitCode {
         eprintln!("there is no kernel {name:?}");
         return ExitCode::from(2);
     };
+    alloc::pause();
     (kernel.run)(operations);
     ExitCode::SUCCESS
 }

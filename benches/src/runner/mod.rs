@@ -19,6 +19,7 @@
 
 mod case;
 mod clock;
+mod machine;
 mod ratio;
 mod report;
 mod run;
@@ -30,6 +31,7 @@ mod watchdog;
 
 pub use case::{Block, Case, Effort, Floor, Group};
 pub use clock::{Mark, sample_between};
+pub use machine::machine;
 pub use ratio::{Spread, geometric_mean, to_f64};
 pub use report::{Key, Report};
 pub use run::{Settings, rotated, run};

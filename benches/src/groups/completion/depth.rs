@@ -37,7 +37,7 @@ fn block(pool: bool, limit: u32) -> Block {
     Block::new(
         format!("B6, chain of 100, overflow to {place}, limit {limit}"),
         vec![
-            case("InlineCompleter", forever(ours)),
+            case("InlineCompleter, chained", forever(ours)),
             case("hand-written guard", forever(HandWritten { limit, overflow })),
         ],
     )

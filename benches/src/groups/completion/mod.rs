@@ -16,7 +16,8 @@ use crate::runner::{Block, Group};
 
 /// The completion rows.
 pub fn group() -> Group {
-    let mut blocks: Vec<Block> = vec![inline::block(), chain::block()];
+    let mut blocks: Vec<Block> = inline::blocks().into();
+    blocks.push(chain::block());
     blocks.extend(handoff::blocks());
     blocks.extend(depth::blocks());
     blocks.push(executors::block());
@@ -29,5 +30,5 @@ pub fn group() -> Group {
 
 /// Bodies of the inline cases, for other harnesses.
 pub mod bodies {
-    pub use super::inline::{boxed_call, guarded_call, inline_completer};
+    pub use super::inline::{Counted, Payload, Plain, boxed_call, guarded_call, inline_completer};
 }

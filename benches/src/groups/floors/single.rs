@@ -1,4 +1,6 @@
 //! Floors of one thread.
+//!
+//! Nothing depends on the operation before: what the processor can overlap, it does.
 
 use std::cell::Cell;
 use std::hint::black_box;

@@ -146,6 +146,14 @@ fn documented_figures_are_scaled_by_the_floor_row() {
 }
 
 #[test]
+fn a_figure_is_marked_when_neither_the_documented_one_nor_the_scaled_one_is_near() {
+    let near = [3.0, 5.0, 10.0, 20.0, 27.0].map(|measured| is_reproduced(measured, 5.0, 4.0));
+    assert_eq!(near, [true; 5]);
+    assert!(!is_reproduced(2.9, 5.0, 4.0) && !is_reproduced(28.1, 5.0, 4.0));
+    assert!(is_reproduced(3.0, 20.0, 0.25), "a scale below 1 widens the range downwards");
+}
+
+#[test]
 fn the_table_says_target_kind_value_range_and_verdict() {
     let report = report(&[(0, 0, &[7.0, 8.0, 9.0]), (0, 1, &[10.0, 10.0, 10.0])]);
     let text = verdicts(&judge(&report, &[ours_of_peer(0.6)], Effort::Full)).to_string();
