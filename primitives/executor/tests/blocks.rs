@@ -106,7 +106,7 @@ fn tasks_up_to_the_ends_of_blocks_are_given_back_in_order() {
     }
 }
 
-/// I1, I2, I3: four producers that cross blocks of N all the time, beside a worker that frees them.
+/// Four producers that cross blocks of N all the time, beside a worker that frees them.
 fn producers_cross_blocks<const N: usize>() {
     const EACH: usize = 10_000;
     let account = Account::new(4, EACH);
