@@ -111,15 +111,22 @@ fn ratios(options: &Ratios) -> ExitCode {
     } else {
         options.groups.clone()
     };
+    if let Some(unknown) = names.iter().find(|name| !groups::NAMES.contains(&name.as_str())) {
+        eprintln!("there is no group {unknown:?}; there are {}", groups::NAMES.join(", "));
+        return ExitCode::from(2);
+    }
     let watchdog = Watchdog::exiting(Duration::from_secs(options.trial_limit_seconds.max(1)));
-    let mut good = true;
-    for name in names {
-        let Some(mut group) = groups::by_name(&name) else {
-            eprintln!("there is no group {name:?}; there are {}", groups::NAMES.join(", "));
-            return ExitCode::from(2);
-        };
+    let (mut ran, mut good) = (false, true);
+    for mut group in names.iter().filter_map(|name| groups::by_name(name)) {
         group.keep_only(&options.only);
-        good &= run_group(group, &settings, &watchdog, options.only.is_empty());
+        if !group.blocks.is_empty() {
+            ran = true;
+            good &= run_group(group, &settings, &watchdog, options.only.is_empty());
+        }
+    }
+    if !ran {
+        eprintln!("no case of these groups contains {:?}", options.only);
+        return ExitCode::from(2);
     }
     exit_code(good)
 }

@@ -48,6 +48,25 @@ fn an_allocation_where_none_is_allowed_is_counted_and_fails_the_run() {
 }
 
 #[test]
+fn a_filter_that_fits_no_case_is_an_error() {
+    let output = folio_benches(&["ratios", "--smoke", "--only", "no-such-case", "floors"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_filtered_smoke_run_runs_those_cases_only_and_judges_no_time() {
+    let output =
+        folio_benches(&["ratios", "--smoke", "--only", "1 producer, unbounded/typed crossbeam", "handover"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("1 producer, unbounded/typed crossbeam-channel") && !text.contains("kanal"),
+        "{text}"
+    );
+    assert!(!text.contains("MISSED"), "{text}");
+}
+
+#[test]
 fn an_unknown_group_is_an_error_that_names_the_groups() {
     let output = folio_benches(&["ratios", "--smoke", "no-such-group"]);
     assert_eq!(output.status.code(), Some(2));

@@ -21,6 +21,14 @@ impl Row {
         Self::Case(Key::new(block, case))
     }
 
+    /// The case it is about.
+    fn label(&self) -> String {
+        match self {
+            Self::Case(key) => key.case.clone(),
+            Self::Mean(case) | Self::Worst(case) => case.clone(),
+        }
+    }
+
     fn values(&self, report: &Report, metric: Metric) -> Option<Vec<f64>> {
         let name = match self {
             Self::Case(key) => {
@@ -146,31 +154,37 @@ const INDISTINCT: f64 = 0.15;
 pub fn judge(report: &Report, targets: &[Target], effort: Effort) -> Vec<Judged> {
     let mut judged = Vec::new();
     for target in targets {
-        let spread = ratios(report, target).and_then(|values| Spread::of(&values));
+        let (name, spread) = match ratios(report, target) {
+            Some((values, Some(best))) => (format!("{} ({best})", target.name), Spread::of(&values)),
+            Some((values, None)) => (target.name.clone(), Spread::of(&values)),
+            None => (target.name.clone(), None),
+        };
         for (is_gate, value) in [(true, target.gate), (false, target.goal)] {
             let Some(value) = value else { continue };
             let verdict = verdict(target, is_gate, value, spread, effort);
-            judged.push(Judged { name: target.name.clone(), is_gate, value, spread, verdict });
+            judged.push(Judged { name: name.clone(), is_gate, value, spread, verdict });
         }
     }
     judged
 }
 
-fn ratios(report: &Report, target: &Target) -> Option<Vec<f64>> {
+/// The row divided by what it is judged against, round by round, and which row was the best of several.
+fn ratios(report: &Report, target: &Target) -> Option<(Vec<f64>, Option<String>)> {
     let values = target.row.values(report, target.metric)?;
     let against = match &target.against {
-        Against::Nothing => return Some(values),
-        Against::Row(row) => row.values(report, target.metric)?,
+        Against::Nothing => return Some((values, None)),
+        Against::Row(row) => (row.values(report, target.metric)?, None),
         Against::BestOf(rows) => rows
             .iter()
             .filter_map(|row| {
                 let values = row.values(report, target.metric)?;
-                Some((Spread::of(&values)?.median, values))
+                Some((Spread::of(&values)?.median, (values, Some(row.label()))))
             })
             .min_by(|(one, _), (other, _)| one.total_cmp(other))
-            .map(|(_, values)| values)?,
+            .map(|(_, best)| best)?,
     };
-    Some(values.iter().zip(&against).map(|(value, against)| value / against).collect())
+    let (against, best) = against;
+    Some((values.iter().zip(&against).map(|(value, against)| value / against).collect(), best))
 }
 
 fn verdict(target: &Target, is_gate: bool, value: f64, spread: Option<Spread>, effort: Effort) -> Verdict {

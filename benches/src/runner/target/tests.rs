@@ -98,6 +98,7 @@ fn the_best_peer_is_the_one_with_the_least_median() {
     let peers = vec![Row::case("one", "other"), Row::case("one", "peer")];
     let judged = gate_of(&report, target(Row::case("one", "ours"), Against::BestOf(peers), 1.6));
     assert_eq!(judged.spread.unwrap(), Spread { median: 1.5, min: 6.0 / 9.0, max: 1.5 });
+    assert_eq!(judged.name, "planted (peer)");
 }
 
 #[test]
