@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use folio_executor::{OrderedExecutor, WouldDeadlock};
+use folio_executor::{BatchingExecutor, OrderedExecutor, WouldDeadlock};
 use folio_sync::{Executor, Job, RejectReason, unwind};
 use support::{Account, Gate, Log, producers, until};
 
@@ -224,4 +224,49 @@ fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
     unrun.pop().unwrap().run();
     unwind::catch(|| drop(unrun)).unwrap();
     assert_eq!((shared.0.load(Ordering::Relaxed), shared.1.load(Ordering::Relaxed)), (1, 2));
+}
+
+/// Jobs that nobody can have back are dropped, so that their owners hear of it: an executor that is shut down and never joined.
+#[test]
+fn jobs_that_a_shutdown_left_unrun_are_dropped_with_their_executor() {
+    for ends_first in [false, true] {
+        let pool = pool(1);
+        let worker = pool.workers()[0].clone();
+        let (handed, kept) = (Log::new(), Arc::new(()));
+        let (back, inside) = (handed.clone(), Arc::clone(&kept));
+        let batching = BatchingExecutor::builder(|_: u32| unreachable!("nothing runs"))
+            .on_rejected(move |rejected| {
+                let _captured = &inside;
+                back.push((rejected.value, rejected.reason));
+            })
+            .build(worker.clone())
+            .unwrap();
+        let gate = Gate::hold(&worker);
+        for task in 0..3 {
+            batching.submit(task).unwrap();
+        }
+        worker.submit(Job::new(|| unreachable!("nothing runs"))).unwrap();
+        worker.submit(dropping_panics()).unwrap();
+        let flush = batching.flush();
+        pool.shutdown_now();
+        if ends_first {
+            gate.open();
+            until("the worker has ended", || worker.depth() == 0);
+            assert_eq!(handed.len(), 0, "as long as somebody may join them, the jobs are kept");
+            drop(pool);
+        } else {
+            drop(pool);
+            gate.open();
+        }
+        flush.wait().unwrap();
+        assert_eq!(handed.take(), [0, 1, 2].map(|task| (task, RejectReason::Refused)));
+        drop((batching, worker));
+        until("nothing keeps itself alive", || Arc::strong_count(&kept) == 1);
+    }
+}
+
+/// A job whose closure panics as it is dropped.
+fn dropping_panics() -> Job {
+    let bomb = Bomb(1);
+    Job::new(move || drop(bomb))
 }
