@@ -50,7 +50,8 @@ use crate::queue::word::MOST;
 /// ```
 ///
 /// # Dropping
-/// Dropping is [`close`](Self::close): the workers run what is queued and end, and nobody waits for them.
+/// Dropping is [`close`](Self::close): the workers run what is queued and end, and nobody waits for them. Jobs that a
+/// [`shutdown_now`](Self::shutdown_now) kept from running are dropped then, here or on their worker.
 pub struct OrderedExecutor {
     workers: Vec<Worker>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -120,7 +121,7 @@ impl OrderedExecutor {
         }
         let mut unrun = Vec::new();
         for worker in &self.workers {
-            unrun.append(&mut worker.shared.unrun.lock());
+            unrun.append(&mut worker.shared.take_unrun());
         }
         Ok(unrun)
     }
@@ -129,6 +130,9 @@ impl OrderedExecutor {
 impl Drop for OrderedExecutor {
     fn drop(&mut self) {
         self.close();
+        for worker in &self.workers {
+            worker::drop_each(worker.shared.take_unrun());
+        }
     }
 }
 

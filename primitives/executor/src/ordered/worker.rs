@@ -38,8 +38,8 @@ pub(super) struct Shared {
     /// Set before the word's `SHUT`: by it a running batch stops early. The word decides.
     stop: AtomicBool,
     figures: CachePadded<Figures>,
-    /// The jobs that were queued when the worker was shut down.
-    pub(super) unrun: Mutex<Vec<Job>>,
+    /// The jobs that were queued when the worker was shut down; `None` once nobody can come for them.
+    unrun: Mutex<Option<Vec<Job>>>,
 }
 
 /// Written by the worker alone, read by anybody; every number is Relaxed and publishes nothing.
@@ -77,7 +77,7 @@ impl Shared {
             panicked,
             stop: AtomicBool::new(false),
             figures: CachePadded::new(Figures::default()),
-            unrun: Mutex::new(Vec::new()),
+            unrun: Mutex::new(Some(Vec::new())),
         }
     }
 
@@ -158,22 +158,39 @@ impl Shared {
         }
         Figures::add(&self.figures.jobs, u64::from(count));
         Figures::add(&self.figures.batches, 1);
+        let mut unrun = Vec::new();
         // Relaxed: as above.
         if turn.is_shut() || self.stop.load(Ordering::Relaxed) {
-            let mut unrun = Vec::new();
             while let Next::Item(job, _) = turn.next() {
                 unrun.push(job);
             }
-            self.unrun.lock().append(&mut unrun);
+            if let Some(kept) = self.unrun.lock().as_mut() {
+                kept.append(&mut unrun);
+            }
         }
         // If something is left the flag is set, or the writer of an awaited slot will set it and unpark this thread.
         let _next = turn.end();
+        drop_each(unrun);
+    }
+
+    /// Takes the jobs that did not run; those that come later are dropped.
+    pub(super) fn take_unrun(&self) -> Vec<Job> {
+        self.unrun.lock().take().unwrap_or_default()
     }
 
     fn report(&self, payload: unwind::Payload) {
         let panic = JobPanic { worker: self.name.clone(), payload };
         if let Err(again) = unwind::catch(|| (self.panicked)(panic)) {
             unwind::discard(again);
+        }
+    }
+}
+
+/// Drops jobs that nobody can have back. Their owners' code must not stop the next one from being dropped.
+pub(super) fn drop_each(jobs: Vec<Job>) {
+    for job in jobs {
+        if let Err(payload) = unwind::catch(|| drop(job)) {
+            unwind::discard(payload);
         }
     }
 }
