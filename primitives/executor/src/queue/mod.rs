@@ -236,6 +236,7 @@ impl<T, const N: usize> Queue<T, N> {
                 block = here.before();
                 continue;
             }
+            debug_assert!(reached(ticket, here.start), "the place of ticket {ticket} is not ahead of here");
             let next = here.next_or_link();
             if at_tail {
                 let moved = step!(
