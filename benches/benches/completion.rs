@@ -10,6 +10,11 @@ use std::time::Instant;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use folio_benches::groups::completion::bodies;
+use mimalloc::MiMalloc;
+
+/// The allocator of the judged runs, without their counter.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn completion(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("inline completion");

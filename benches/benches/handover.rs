@@ -11,9 +11,14 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use folio_benches::groups::handover::{Regime, Setting, explored};
 use folio_benches::runner::{Metric, to_f64};
+use mimalloc::MiMalloc;
 
 /// Tasks a trial.
 const TASKS: u64 = 20_000;
+
+/// The allocator of the judged runs, without their counter.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn handover(criterion: &mut Criterion) {
     for setting in Setting::ALL.into_iter().filter(|setting| setting.producers == 2) {
