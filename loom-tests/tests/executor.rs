@@ -1,6 +1,7 @@
 //! Models of the batching executor and of the ordered executor.
 #![cfg(loom)]
 #![allow(clippy::disallowed_types, reason = "what the model must not see is kept in standard types")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
 use std::sync::Mutex as Unseen;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -139,7 +140,7 @@ fn submit_here(executor: &Small, fates: &Fates, tasks: &[u32]) {
 /// I1, I7: a refused caller gets its own task back, the other's goes to it or to the handler, and none runs.
 #[test]
 fn refusal_racing_a_second_producer() {
-    model("refusal racing a second producer", || {
+    Model::new("refusal racing a second producer").at_every_step().check(|| {
         let (executor, fates) = executor(8, Refuses);
         let other = submit(&executor, &fates, &[1]);
         submit_here(&executor, &fates, &[2]);
@@ -153,7 +154,7 @@ fn refusal_racing_a_second_producer() {
 /// I1: while one refuses, two others join or come late; nobody waits for anybody, and nothing is left.
 #[test]
 fn refusal_racing_two_producers() {
-    model("refusal racing two producers", || {
+    Model::new("refusal racing two producers").at_every_step().check(|| {
         let (executor, fates) = executor(8, Refuses);
         let one = submit(&executor, &fates, &[1]);
         let two = submit(&executor, &fates, &[2]);
@@ -168,7 +169,7 @@ fn refusal_racing_two_producers() {
 /// I2, I5: batches of one task on a delegate that runs at once: whoever is left with the rest runs it, in order, without recursion.
 #[test]
 fn leftovers_on_an_inline_delegate() {
-    model("leftovers on an inline delegate", || {
+    Model::new("leftovers on an inline delegate").at_every_step().check(|| {
         let (executor, fates) = executor(1, Inline);
         let other = submit(&executor, &fates, &[1, 2]);
         submit_here(&executor, &fates, &[3]);
@@ -184,7 +185,7 @@ fn leftovers_on_an_inline_delegate() {
 /// I1: a close races a submit: the task runs or comes back, and what was taken runs.
 #[test]
 fn close_racing_submit() {
-    model("close racing submit", || {
+    Model::new("close racing submit").at_every_step().check(|| {
         let (executor, fates) = executor(8, Inline);
         let one = submit(&executor, &fates, &[1]);
         let two = submit(&executor, &fates, &[2]);
@@ -214,7 +215,7 @@ fn shutdown_racing_submit() {
 /// I1: a shutdown races submits to a delegate that begins no batch: all is given back without waiting for one.
 #[test]
 fn shutdown_gives_back_what_no_batch_begins() {
-    model("shutdown gives back what no batch begins", || {
+    Model::new("shutdown gives back what no batch begins").at_every_step().check(|| {
         let held = Held::new();
         let (executor, fates) = executor(8, held.clone());
         let one = submit(&executor, &fates, &[1]);
@@ -232,7 +233,7 @@ fn shutdown_gives_back_what_no_batch_begins() {
 /// I1: a shutdown takes the turn of a batch that is queued, while a thread begins just that batch.
 #[test]
 fn shutdown_racing_the_beginning_of_a_batch() {
-    model("shutdown racing the beginning of a batch", || {
+    Model::new("shutdown racing the beginning of a batch").at_every_step().check(|| {
         let held = Held::new();
         let (executor, fates) = executor(8, held.clone());
         submit_here(&executor, &fates, &[1, 2]);
@@ -250,7 +251,7 @@ fn shutdown_racing_the_beginning_of_a_batch() {
 /// I1: the executor is dropped while its batch runs: the batch gives back what is left.
 #[test]
 fn drop_racing_the_batch() {
-    model("drop racing the batch", || {
+    Model::new("drop racing the batch").at_every_step().check(|| {
         let held = Held::new();
         let (executor, fates) = executor(1, held.clone());
         submit_here(&executor, &fates, &[1, 2]);
@@ -268,7 +269,7 @@ fn drop_racing_the_batch() {
 /// I1: a batch is dropped unrun while another thread submits: what it stood for is given back.
 #[test]
 fn dropped_batch_racing_submit() {
-    model("dropped batch racing submit", || {
+    Model::new("dropped batch racing submit").at_every_step().check(|| {
         let held = Held::new();
         let (executor, fates) = executor(8, held.clone());
         submit_here(&executor, &fates, &[1]);
@@ -298,7 +299,7 @@ fn panic_in_the_batch() {
 /// A flush races the end of the batch: it completes exactly once, and not before the task that was submitted first.
 #[test]
 fn flush_racing_the_end_of_a_batch() {
-    model("flush racing the end of a batch", || {
+    Model::new("flush racing the end of a batch").at_every_step().check(|| {
         let held = Held::new();
         let (executor, fates) = executor(1, held.clone());
         submit_here(&executor, &fates, &[1, 2]);
@@ -323,7 +324,7 @@ fn flush_racing_the_end_of_a_batch() {
 /// The worker parks: a job that comes as it goes to park is run all the same.
 #[test]
 fn job_racing_the_park_of_its_worker() {
-    model("job racing the park of its worker", || {
+    Model::new("job racing the park of its worker").at_every_step().check(|| {
         let pool = OrderedExecutor::builder().threads(1).spins(0).build().unwrap();
         let done = Arc::new(Mutex::new(0));
         for expected in 1..=2 {
@@ -346,7 +347,7 @@ fn job_racing_the_park_of_its_worker() {
 /// A worker is closed while a job comes: the job runs or comes back.
 #[test]
 fn close_of_a_worker_racing_submit() {
-    model("close of a worker racing submit", || {
+    Model::new("close of a worker racing submit").at_every_step().check(|| {
         let pool = OrderedExecutor::builder().threads(1).spins(0).build().unwrap();
         let worker = pool.workers()[0].clone();
         let ran = std::sync::Arc::new(AtomicUsize::new(0));

@@ -1,7 +1,7 @@
 //! Pause points, where a test stops a thread before or after a named step.
 //!
-//! Product code names its steps by [`step!`](crate::step); what a test does with them is in `test_util::pause`. Without the feature
-//! `test-util`, and in models, a step is just its expression.
+//! Product code names its steps by [`step!`](crate::step); what a test does with them is in `test_util::pause`. In a model
+//! that asks for it, loom tries every order of the steps. Without the feature `test-util` a step is just its expression.
 
 /// Evaluates an expression as a named step: `step!("queue.claim", expression)`.
 ///
@@ -26,7 +26,9 @@ pub const COMPILED_IN: bool = cfg!(all(feature = "test-util", not(any(loom, shut
 pub fn before(step: &'static str) {
     #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
     crate::test_util::pause::reached(step, crate::test_util::pause::When::Before);
-    #[cfg(not(all(feature = "test-util", not(any(loom, shuttle)))))]
+    #[cfg(all(feature = "test-util", loom))]
+    crate::test_util::pulse::beat();
+    #[cfg(any(not(feature = "test-util"), loom, shuttle))]
     let _ = step;
 }
 
@@ -35,6 +37,8 @@ pub fn before(step: &'static str) {
 pub fn after(step: &'static str) {
     #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
     crate::test_util::pause::reached(step, crate::test_util::pause::When::After);
-    #[cfg(not(all(feature = "test-util", not(any(loom, shuttle)))))]
+    #[cfg(all(feature = "test-util", loom))]
+    crate::test_util::pulse::beat();
+    #[cfg(any(not(feature = "test-util"), loom, shuttle))]
     let _ = step;
 }

@@ -4,9 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-#[allow(clippy::disallowed_types, reason = "std::task::Wake takes the standard Arc, also in models")]
-use std::sync::Arc as StdArc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use folio_sync::{Arc, Mutex, thread};
 
@@ -63,7 +61,13 @@ impl Waiters {
 #[derive(Default)]
 struct State {
     done: bool,
-    waker: Option<Waker>,
+    waiter: Option<Waiter>,
+}
+
+/// Who is told that a flush is done.
+enum Waiter {
+    Task(Waker),
+    Thread(thread::Thread),
 }
 
 /// Completes when the tasks submitted before it have run or been given back.
@@ -81,13 +85,15 @@ impl Flush {
         let state = Arc::new(Mutex::new(State::default()));
         let told = Arc::clone(&state);
         let done = Box::new(move || {
-            let waker = {
+            let waiter = {
                 let mut state = told.lock();
                 state.done = true;
-                state.waker.take()
+                state.waiter.take()
             };
-            if let Some(waker) = waker {
-                waker.wake();
+            match waiter {
+                Some(Waiter::Task(waker)) => waker.wake(),
+                Some(Waiter::Thread(thread)) => thread.unpark(),
+                None => {}
             }
         });
         (Self { state, inside }, done)
@@ -102,27 +108,32 @@ impl Flush {
     ///
     /// # Errors
     /// [`WouldDeadlock`] when this thread is the one that has to run them.
-    pub fn wait(mut self) -> Result<(), WouldDeadlock> {
-        struct Unpark(thread::Thread);
-
-        impl Wake for Unpark {
-            fn wake(self: StdArc<Self>) {
-                self.0.unpark();
-            }
-        }
-
-        if self.is_done() {
+    pub fn wait(self) -> Result<(), WouldDeadlock> {
+        if self.wait_as(|| Waiter::Thread(thread::current())) {
             return Ok(());
         }
         if (self.inside)() {
             return Err(WouldDeadlock);
         }
-        let waker = Waker::from(StdArc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        while Pin::new(&mut self).poll(&mut context).is_pending() {
+        while !self.is_done() {
             thread::park();
         }
         Ok(())
+    }
+
+    /// Has this waiter told, in place of the one before, unless the tasks are done; whether they are.
+    fn wait_as(&self, waiter: impl FnOnce() -> Waiter) -> bool {
+        // Made and dropped outside of the lock: a waker is user code.
+        let waiter = waiter();
+        let before = {
+            let mut state = self.state.lock();
+            if state.done {
+                return true;
+            }
+            state.waiter.replace(waiter)
+        };
+        drop(before);
+        false
     }
 }
 
@@ -130,16 +141,7 @@ impl Future for Flush {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let waker = context.waker().clone();
-        let before = {
-            let mut state = self.state.lock();
-            if state.done {
-                return Poll::Ready(());
-            }
-            state.waker.replace(waker)
-        };
-        drop(before);
-        Poll::Pending
+        if self.wait_as(|| Waiter::Task(context.waker().clone())) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Models of the queue: producers that consume when they must.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
+#[allow(clippy::disallowed_types, reason = "what the model must not see is kept in standard types")]
 use std::sync::Mutex as Unseen;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use folio_sync::test_util::{Tracked, model, spurious_every};
+use folio_sync::test_util::{Model, Tracked, model, spurious_every};
 use folio_sync::{Arc, thread};
 
 use super::{Ended, Next, Pushed, Queue};
@@ -80,7 +82,7 @@ fn small() -> (Arc<Small>, Arc<Log>) {
 /// I1, I3, I4: two producers and the batch.
 #[test]
 fn two_producers_and_the_batch() {
-    model("two producers and the batch", || {
+    Model::new("two producers and the batch").at_every_step().check(|| {
         let (queue, log) = small();
         race(&queue, &log, &[&[1], &[2]], 8);
     });
@@ -90,7 +92,7 @@ fn two_producers_and_the_batch() {
 /// I1, I4: two producers and the batch, with every third weak compare-and-set failing.
 #[test]
 fn two_producers_with_spurious_failures() {
-    model("two producers with spurious failures", || {
+    Model::new("two producers with spurious failures").at_every_step().check(|| {
         let _spurious = spurious_every(3);
         let (queue, log) = small();
         race(&queue, &log, &[&[1], &[2]], 8);
@@ -100,7 +102,7 @@ fn two_producers_with_spurious_failures() {
 /// I2, I4: a hand-over races the end of a batch: the batch's end leaves nothing behind.
 #[test]
 fn hand_over_racing_the_end_of_a_batch() {
-    model("hand-over racing the end of a batch", || {
+    Model::new("hand-over racing the end of a batch").at_every_step().check(|| {
         let (queue, log) = small();
         race(&queue, &log, &[&[1, 2], &[3]], 8);
     });
@@ -135,7 +137,7 @@ fn claimed_slot_stalled_across_a_batch() {
 /// I3: a turn that is up is begun by a thread that learnt of it by nothing but the word.
 #[test]
 fn turn_begun_by_a_stranger() {
-    model("turn begun by a stranger", || {
+    Model::new("turn begun by a stranger").at_every_step().check(|| {
         let (queue, log) = small();
         let stranger = {
             let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
@@ -151,7 +153,7 @@ fn turn_begun_by_a_stranger() {
 /// I4, I5: what a batch leaves at its limit is run by the next.
 #[test]
 fn leftovers_after_a_limit() {
-    model("leftovers after a limit", || {
+    Model::new("leftovers after a limit").at_every_step().check(|| {
         let (queue, log) = small();
         race(&queue, &log, &[&[1], &[2, 3]], 1);
     });
@@ -160,22 +162,37 @@ fn leftovers_after_a_limit() {
 /// Blocks of two: producers cross into blocks that one of them links, while the consumer frees those it has left.
 #[test]
 fn block_hand_over() {
-    model("block hand-over", || {
+    Model::new("block hand-over").at_every_step().check(|| {
         let (queue, log) = small();
         push(&queue, &log, 90, 8);
         race(&queue, &log, &[&[1, 2], &[3]], 8);
+    });
+}
+
+/// Blocks of two: a producer stalls right after its claim, and the other moves the tail past its block.
+#[test]
+fn tail_moved_past_a_claimed_ticket() {
+    Model::new("tail moved past a claimed ticket").at_every_step().check(|| {
         let (queue, log) = small();
         push(&queue, &log, 90, 8);
-        push(&queue, &log, 91, 8);
-        drop(queue);
-        assert_eq!(*log.lock().unwrap(), [90, 91]);
+        let other = {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.push(Tracked::new(1), 0, u32::MAX).unwrap())
+        };
+        let mine = queue.push(Tracked::new(2), 0, u32::MAX).unwrap();
+        let other = other.join().unwrap();
+        assert!(mine != Pushed::Joined || other != Pushed::Joined);
+        consume(&queue, &log, 8);
+        let mut items = log.lock().unwrap().clone();
+        items.sort_unstable();
+        assert_eq!(items, [1, 2, 90]);
     });
 }
 
 /// Blocks of two: both producers find the block full, one of them moves the tail, and the block behind is freed under them or not.
 #[test]
 fn tail_moved_under_a_producer() {
-    model("tail moved under a producer", || {
+    Model::new("tail moved under a producer").at_every_step().check(|| {
         let (queue, log) = small();
         push(&queue, &log, 90, 8);
         push(&queue, &log, 91, 8);
@@ -188,15 +205,13 @@ fn tail_moved_under_a_producer() {
 /// Dropping a queue drops what is in it, once.
 #[test]
 fn dropped_queue_drops_its_items() {
-    folio_sync::test_util::Model::new("dropped queue")
-        .few_executions("nothing races a drop: it shows leaks only")
-        .check(|| {
-            let queue: Small = Queue::new();
-            for item in 0..3 {
-                let _scheduled = queue.push(Tracked::new(item), 0, u32::MAX).unwrap();
-            }
-            let mut turn = queue.begin().unwrap();
-            assert!(matches!(turn.next(), Next::Item(..)));
-            assert_eq!(turn.end().0, Ended::Again);
-        });
+    Model::new("dropped queue").few_executions("nothing races a drop: it shows leaks only").check(|| {
+        let queue: Small = Queue::new();
+        for item in 0..3 {
+            let _scheduled = queue.push(Tracked::new(item), 0, u32::MAX).unwrap();
+        }
+        let mut turn = queue.begin().unwrap();
+        assert!(matches!(turn.next(), Next::Item(..)));
+        assert_eq!(turn.end().0, Ended::Again);
+    });
 }

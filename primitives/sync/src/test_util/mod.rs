@@ -36,6 +36,8 @@ pub use executor::ManualExecutor;
 #[cfg(feature = "test-util")]
 pub use inject::{Spurious, spurious_every};
 #[cfg(all(feature = "test-util", loom))]
+pub(crate) use model::pulse;
+#[cfg(loom)]
 pub use model::{Model, model};
 #[cfg(all(feature = "test-util", shuttle))]
 pub use shuttle::shuttle_check;

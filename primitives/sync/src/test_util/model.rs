@@ -35,6 +35,7 @@ pub struct Model {
     name: &'static str,
     bound: usize,
     few: Option<&'static str>,
+    steps: bool,
 }
 
 impl Model {
@@ -51,13 +52,24 @@ impl Model {
             Err(_) => BOUND,
         };
         assert!(bound >= BOUND, "FOLIO_LOOM_BOUND is {bound}: below {BOUND} real faults stay hidden");
-        Self { name, bound, few: None }
+        Self { name, bound, few: None, steps: false }
     }
 
     /// Accepts fewer than 20 executions, for the reason given.
     #[must_use]
     pub fn few_executions(mut self, why: &'static str) -> Self {
         self.few = Some(why);
+        self
+    }
+
+    /// Also explores every order of the steps that are named by [`step!`](crate::step), within the bound.
+    ///
+    /// Loom reverses two accesses only if it remembers both, and of each word it remembers the last access alone: where two threads
+    /// load a word and then one of them stores to it, it never runs that store before the other's load. Steps make up for that, at the
+    /// price of many more executions.
+    #[must_use]
+    pub fn at_every_step(mut self) -> Self {
+        self.steps = true;
         self
     }
 
@@ -75,6 +87,7 @@ impl Model {
         builder.checkpoint_file = None;
         builder.max_branches = 20_000;
         let began = Instant::now();
+        let steps = self.steps;
         let failing = Failing { name: self.name, executions: std::sync::Arc::clone(&executions) };
         builder.check(move || {
             // Relaxed: a count that publishes nothing; all executions run on this thread.
@@ -82,6 +95,7 @@ impl Model {
             // An execution that failed may have left its injection and its values behind.
             inject::reset();
             register::reset();
+            pulse::reset(steps);
             body();
         });
         drop(failing);
@@ -123,4 +137,34 @@ impl Drop for Failing {
 /// As [`Model::check`].
 pub fn model(name: &'static str, body: impl Fn() + Send + Sync + 'static) {
     Model::new(name).check(body);
+}
+
+/// What makes loom try every order of named steps: each of them is an operation on one word that all share.
+pub(crate) mod pulse {
+    use std::cell::Cell;
+
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+
+    // A checker runs all threads of one execution on one thread of the system.
+    std::thread_local! {
+        static ON: Cell<bool> = const { Cell::new(false) };
+    }
+
+    loom::lazy_static! {
+        static ref PULSE: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    /// Begins an execution; the word is made before there are threads that its making could order.
+    pub(super) fn reset(on: bool) {
+        ON.set(on);
+        beat();
+    }
+
+    /// One step.
+    pub(crate) fn beat() {
+        if ON.get() {
+            // Relaxed: orders no memory; that it is a read-modify-write makes any two of them dependent.
+            PULSE.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
