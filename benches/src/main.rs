@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use folio_benches::runner::{self, Effort, Group, Settings, Watchdog};
+use folio_benches::runner::{self, Effort, Group, Settings, Verdict, Watchdog};
 use folio_benches::selftest::{self, Planted};
 use folio_benches::{callgrind, groups};
 use folio_sync::test_util::alloc::Counting;
@@ -137,7 +137,8 @@ fn run_group(mut group: Group, settings: &Settings, watchdog: &Watchdog, complet
     let report = runner::run(&mut group, settings, watchdog, |round, total| {
         eprintln!("{name}: round {} of {total}", round + 1);
     });
-    let judged = runner::judge(&report, &group.targets, settings.effort);
+    let mut judged = runner::judge(&report, &group.targets, settings.effort);
+    judged.retain(|row| complete || row.verdict != Verdict::NotMeasured);
     match settings.effort {
         Effort::Full => {
             println!(
