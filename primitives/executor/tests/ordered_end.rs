@@ -236,7 +236,7 @@ fn jobs_that_a_shutdown_left_unrun_are_dropped_with_their_executor() {
         let (back, inside) = (handed.clone(), Arc::clone(&kept));
         let batching = BatchingExecutor::builder(|_: u32| unreachable!("nothing runs"))
             .on_rejected(move |rejected| {
-                let _captured = &inside;
+                assert!(Arc::strong_count(&inside) > 1);
                 back.push((rejected.value, rejected.reason));
             })
             .build(worker.clone())
