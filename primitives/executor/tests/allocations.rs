@@ -18,7 +18,7 @@ fn main() {
     count::nothing_is_allocated_for_the_queue_before_the_first_task();
     count::a_batch_allocates_nothing();
     count::a_task_costs_its_share_of_a_block();
-    count::a_burst_leaves_at_most_two_blocks();
+    count::a_burst_leaves_at_most_three_blocks();
     println!("allocations: ok");
 }
 
@@ -156,7 +156,7 @@ mod count {
         scene.end();
     }
 
-    pub(super) fn a_burst_leaves_at_most_two_blocks() {
+    pub(super) fn a_burst_leaves_at_most_three_blocks() {
         const BURST: u64 = 1_000_000;
         let scene = scene(|builder| builder);
         scene.run(10);
@@ -174,7 +174,7 @@ mod count {
         scene.run(1);
         let after = Counts::now() - before;
         assert!(
-            after.live_bytes() <= 2 * BLOCK_BYTES + 4_096,
+            after.live_bytes() <= 3 * BLOCK_BYTES + 4_096,
             "{} bytes are left: {after:?}",
             after.live_bytes()
         );

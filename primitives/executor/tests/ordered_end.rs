@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use folio_executor::{BatchingExecutor, OrderedExecutor, WouldDeadlock};
-use folio_sync::{Executor, Job, RejectReason, unwind};
+use folio_sync::{Arc as SyncArc, Executor, Job, RejectReason, SharedJob, arc_dyn, unwind};
 use support::{Account, Gate, Log, producers, until};
 
 fn pool(threads: usize) -> OrderedExecutor {
@@ -197,25 +197,26 @@ fn a_worker_outlives_its_executor_and_refuses() {
 
 #[test]
 fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
-    struct Shared(AtomicUsize, AtomicUsize);
+    /// How often it ran, and how often it was dropped unrun.
+    struct Shared(Arc<(AtomicUsize, AtomicUsize)>);
 
-    impl folio_sync::SharedJob for Shared {
-        fn run(&self, _this: &Arc<dyn folio_sync::SharedJob>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+    impl SharedJob for Shared {
+        fn run(&self, _this: &SyncArc<dyn SharedJob>) {
+            self.0.0.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn abandoned(&self, _this: &Arc<dyn folio_sync::SharedJob>) {
-            self.1.fetch_add(1, Ordering::Relaxed);
+        fn abandoned(&self, _this: &SyncArc<dyn SharedJob>) {
+            self.0.1.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    let shared = Arc::new(Shared(AtomicUsize::new(0), AtomicUsize::new(0)));
-    let handle: Arc<dyn folio_sync::SharedJob> = shared.clone();
+    let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let handle = arc_dyn!(Shared(Arc::clone(&counts)) => dyn SharedJob);
     let pool = pool(1);
     let worker = pool.workers()[0].clone();
     let gate = Gate::hold(&worker);
     for _ in 0..3 {
-        worker.submit(Job::shared(Arc::clone(&handle))).unwrap();
+        worker.submit(Job::shared(SyncArc::clone(&handle))).unwrap();
     }
     pool.shutdown_now();
     gate.open();
@@ -223,7 +224,7 @@ fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
     assert_eq!(unrun.len(), 3);
     unrun.pop().unwrap().run();
     unwind::catch(|| drop(unrun)).unwrap();
-    assert_eq!((shared.0.load(Ordering::Relaxed), shared.1.load(Ordering::Relaxed)), (1, 2));
+    assert_eq!((counts.0.load(Ordering::Relaxed), counts.1.load(Ordering::Relaxed)), (1, 2));
 }
 
 /// Jobs that nobody can have back are dropped, so that their owners hear of it: an executor that is shut down and never joined.

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use folio_executor::{Part, Serial};
-use folio_sync::{Executor, Job, SerialExecutor, SharedJob};
+use folio_sync::{Arc as SyncArc, Executor, Job, SerialExecutor, SharedJob};
 use support::{Account, Log, caller_runs, failures_to, producers, until};
 
 /// A job that is submitted again and again, and counts what became of it.
 #[derive(Default)]
+#[allow(dead_code, reason = "used by the adapters' tests, which are behind features")]
 struct Counted {
     ran: AtomicUsize,
     abandoned: AtomicUsize,
@@ -25,17 +26,20 @@ struct Counted {
     overlapped: AtomicBool,
 }
 
-impl SharedJob for Counted {
-    fn run(&self, _this: &Arc<dyn SharedJob>) {
-        if self.inside.swap(true, Ordering::Relaxed) {
-            self.overlapped.store(true, Ordering::Relaxed);
+#[allow(dead_code, reason = "used by the adapters' tests, which are behind features")]
+struct Handle(Arc<Counted>);
+
+impl SharedJob for Handle {
+    fn run(&self, _this: &SyncArc<dyn SharedJob>) {
+        if self.0.inside.swap(true, Ordering::Relaxed) {
+            self.0.overlapped.store(true, Ordering::Relaxed);
         }
-        self.ran.fetch_add(1, Ordering::Relaxed);
-        self.inside.store(false, Ordering::Relaxed);
+        self.0.ran.fetch_add(1, Ordering::Relaxed);
+        self.0.inside.store(false, Ordering::Relaxed);
     }
 
-    fn abandoned(&self, _this: &Arc<dyn SharedJob>) {
-        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    fn abandoned(&self, _this: &SyncArc<dyn SharedJob>) {
+        self.0.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -139,7 +143,7 @@ mod rayon_pool {
         let pool = pool();
         let serial = Arc::new(Serial::new(RayonExecutor::new(Arc::clone(&pool)), |_| ()));
         let counted = Arc::new(Counted::default());
-        let handle: Arc<dyn SharedJob> = counted.clone();
+        let handle = folio_sync::arc_dyn!(Handle(Arc::clone(&counted)) => dyn SharedJob);
         let nested = Arc::new(AtomicUsize::new(0));
         for _ in 0..200 {
             let (inner, counted, handle, nested) =
@@ -198,7 +202,7 @@ mod tokio_runtime {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let executor = TokioExecutor::new(runtime.handle().clone());
         let counted = Arc::new(Counted::default());
-        let handle: Arc<dyn SharedJob> = counted.clone();
+        let handle = folio_sync::arc_dyn!(Handle(Arc::clone(&counted)) => dyn SharedJob);
         let serial = Serial::new(executor.clone(), |_| ());
         let handed = Log::new();
         let back = handed.clone();

@@ -152,13 +152,13 @@ fn a_producer_stalled_after_its_publication() {
 /// I1, I2, I4: others link the next block, and the stalled one's is given up.
 #[test]
 fn a_producer_stalled_before_it_links_a_block() {
-    a_producer_stops("queue.link", When::Before, 2, 2, 1 + BOTH);
+    a_producer_stops("queue.link", When::Before, 1, 1, 1 + BOTH);
 }
 
 /// I1, I2, I4: others use the block that the stalled one has linked.
 #[test]
 fn a_producer_stalled_after_it_linked_a_block() {
-    a_producer_stops("queue.link", When::After, 2, 2, 1 + BOTH);
+    a_producer_stops("queue.link", When::After, 1, 1, 1 + BOTH);
 }
 
 /// I1, I2, I4: others move the tail, far beyond the stalled one's block.

@@ -5,8 +5,10 @@ pub use loom::sync::Arc;
 /// A shared owner: `std::sync::Arc`, or loom's twin of it.
 ///
 /// Loom's has no `Weak`, no const constructor and no coercion to `Arc<dyn Trait>`; for the last there is [`arc_dyn!`](crate::arc_dyn).
-#[cfg(not(loom))]
+#[cfg(not(any(loom, tsan)))]
 pub use std::sync::Arc;
+#[cfg(tsan)]
+pub use visible::Arc;
 
 /// Takes over a standard `Arc` that has no other owner yet.
 ///
@@ -15,13 +17,91 @@ pub use std::sync::Arc;
 #[cfg_attr(loom, track_caller)]
 #[cfg_attr(not(loom), inline)]
 pub fn arc_from_std<T: ?Sized>(arc: crate::__private::StdArc<T>) -> Arc<T> {
-    #[cfg(loom)]
+    #[cfg(any(loom, tsan))]
     {
         Arc::from_std(arc)
     }
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, tsan)))]
     {
         arc
+    }
+}
+
+/// An `Arc` whose last drop `ThreadSanitizer` can follow: the standard one ends in a fence, which it does not see.
+#[cfg(tsan)]
+mod visible {
+    use std::fmt;
+    use std::ops::Deref;
+
+    use crate::__private::StdArc;
+    use crate::atomic::{AtomicUsize, Ordering};
+
+    /// The standard `Arc`, with a word beside it by which each drop is ordered before the last one.
+    pub struct Arc<T: ?Sized> {
+        value: StdArc<T>,
+        /// Shared by all owners, and leaked with the last: this is a build for tests.
+        order: &'static AtomicUsize,
+    }
+
+    impl<T> Arc<T> {
+        /// As the standard one's.
+        pub fn new(value: T) -> Self {
+            Self::from_std(StdArc::new(value))
+        }
+    }
+
+    impl<T: ?Sized> Arc<T> {
+        pub(super) fn from_std(value: StdArc<T>) -> Self {
+            Self { value, order: Box::leak(Box::new(AtomicUsize::new(0))) }
+        }
+
+        /// As the standard one's.
+        pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+            StdArc::ptr_eq(&this.value, &other.value)
+        }
+
+        /// As the standard one's.
+        pub fn as_ptr(this: &Self) -> *const T {
+            StdArc::as_ptr(&this.value)
+        }
+
+        /// As the standard one's.
+        pub fn strong_count(this: &Self) -> usize {
+            StdArc::strong_count(&this.value)
+        }
+    }
+
+    impl<T: ?Sized> Clone for Arc<T> {
+        fn clone(&self) -> Self {
+            Self { value: StdArc::clone(&self.value), order: self.order }
+        }
+    }
+
+    impl<T: ?Sized> Drop for Arc<T> {
+        fn drop(&mut self) {
+            // AcqRel: what each owner did comes before what the last one's drop does.
+            self.order.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    impl<T: ?Sized> Deref for Arc<T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    impl<T: Default> Default for Arc<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    impl<T: fmt::Debug + ?Sized> fmt::Debug for Arc<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            (**self).fmt(f)
+        }
     }
 }
 

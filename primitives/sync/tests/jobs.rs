@@ -85,7 +85,7 @@ fn a_job_that_panics_has_run_and_is_not_abandoned() {
 #[test]
 fn a_shared_job_can_submit_itself_again_from_its_handle() {
     struct Countdown {
-        left: AtomicUsize,
+        left: Arc<AtomicUsize>,
     }
 
     impl SharedJob for Countdown {
@@ -100,10 +100,10 @@ fn a_shared_job_can_submit_itself_again_from_its_handle() {
         }
     }
 
-    let job = Arc::new(Countdown { left: AtomicUsize::new(5) });
-    let handle: Arc<dyn SharedJob> = Arc::<Countdown>::clone(&job);
+    let left = Arc::new(AtomicUsize::new(5));
+    let handle = arc_dyn!(Countdown { left: Arc::clone(&left) } => dyn SharedJob);
     Job::shared(handle).run();
-    assert_eq!(job.left.load(Ordering::Relaxed), 0);
+    assert_eq!(left.load(Ordering::Relaxed), 0);
 }
 
 #[test]

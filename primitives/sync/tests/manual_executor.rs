@@ -140,7 +140,7 @@ fn a_job_that_panics_reaches_the_test_and_leaves_the_executor_usable() {
 
 #[test]
 fn dropping_the_last_clone_drops_its_jobs_and_tells_their_owners() {
-    struct Owner(AtomicUsize);
+    struct Owner(std::sync::Arc<AtomicUsize>);
 
     impl SharedJob for Owner {
         fn run(&self, _this: &Arc<dyn SharedJob>) {
@@ -152,15 +152,15 @@ fn dropping_the_last_clone_drops_its_jobs_and_tells_their_owners() {
         }
     }
 
-    let owner = Arc::new(Owner(AtomicUsize::new(0)));
-    let shared: Arc<dyn SharedJob> = Arc::<Owner>::clone(&owner);
+    let abandoned = std::sync::Arc::new(AtomicUsize::new(0));
+    let shared = arc_dyn!(Owner(std::sync::Arc::clone(&abandoned)) => dyn SharedJob);
     let executor = ManualExecutor::new();
     executor.submit(Job::shared(Arc::clone(&shared))).unwrap();
     let clone = executor.clone();
     drop(executor);
-    assert_eq!(owner.0.load(Ordering::Relaxed), 0);
+    assert_eq!(abandoned.load(Ordering::Relaxed), 0);
     drop(clone);
-    assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+    assert_eq!(abandoned.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl<T, const N: usize> Block<T, N> {
         }
     }
 
+    /// Whether the ticket is the one half-way through its block.
+    pub(crate) fn is_middle(ticket: u32) -> bool {
+        ticket & (Self::SLOTS - 1) == Self::SLOTS / 2
+    }
+
     /// Whether the ticket falls into this block, asked by a producer on its way.
     pub(crate) fn visit(&self, ticket: u32) -> bool {
         self.alive.with(|_| ());

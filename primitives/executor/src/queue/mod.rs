@@ -4,7 +4,7 @@
 //! *Progress*: a push is lock-free: a compare-and-set loop on one word, then a walk over at most as many blocks as were filled
 //! since. The consumer never waits for a producer. *Order*: items come out in the order of their claims; a push that returned
 //! before another began is ahead of it. *Memory*: nothing before the first push; then one block for every `N` items, freed when
-//! its items have been taken and no producer can be in it; an idle queue keeps at most the block in use and the one before it.
+//! its items have been taken and no producer can be in it; an idle queue keeps at most the block in use and the ones before and after it.
 //!
 //! # Protocol
 //! One word holds the next ticket, the number of pending items and the flags; see [`word`]. *Claim*: a producer takes a ticket
@@ -229,6 +229,10 @@ impl<T, const N: usize> Queue<T, N> {
             // which is published after this walk.
             let here = unsafe { &*block };
             if here.visit(ticket) {
+                if Block::<T, N>::is_middle(ticket) {
+                    // One producer links the next block before many need it, and would each make one.
+                    here.next_or_link();
+                }
                 return here.slot(ticket);
             }
             if !reached(ticket, here.start) {
@@ -236,7 +240,6 @@ impl<T, const N: usize> Queue<T, N> {
                 block = here.before();
                 continue;
             }
-            debug_assert!(reached(ticket, here.start), "the place of ticket {ticket} is not ahead of here");
             let next = here.next_or_link();
             if at_tail {
                 let moved = step!(

@@ -140,7 +140,7 @@ impl ThreadTimersBuilder {
     pub fn build(self) -> ThreadTimers {
         ThreadTimers {
             shared: Arc::new(Shared {
-                clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+                clock: self.clock.unwrap_or_else(|| crate::arc_dyn!(SystemClock::new() => dyn Clock)),
                 thread_name: self.thread_name,
                 stack_bytes: self.stack_bytes,
                 max_pending: self.max_pending,
