@@ -222,7 +222,7 @@ for patch in "${selected[@]}"; do
     [[ " ${groups[*]-} " =~ " $group " ]] || groups+=("$group")
 done
 
-copy_project "$tree"
+copy_project "$tree" mutants
 for group in "${groups[@]}"; do
     mine=() names=()
     for patch in "${selected[@]}"; do
