@@ -24,7 +24,7 @@ fn main() {
 
 #[cfg(not(any(loom, shuttle)))]
 mod count {
-    use std::sync::Arc;
+    use folio_sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use folio_executor::{BatchingExecutor, Builder, DEFAULT_BLOCK, OrderedExecutor};

@@ -9,7 +9,8 @@
 
 mod support;
 
-use std::sync::{Arc, OnceLock};
+use folio_sync::Arc;
+use std::sync::OnceLock;
 
 use folio_executor::{BatchingExecutor, Builder, ConfigError, Part};
 use folio_sync::test_util::ManualExecutor;

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::sync::Arc;
+use folio_sync::Arc;
 use std::thread;
 
 use folio_executor::{BatchingExecutor, Builder};

@@ -9,10 +9,11 @@
 
 mod support;
 
+use folio_sync::Arc;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc as StdArc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
@@ -28,7 +29,7 @@ type Shared = Arc<OnceLock<BatchingExecutor<u32>>>;
 struct Count(AtomicUsize);
 
 impl Wake for Count {
-    fn wake(self: Arc<Self>) {
+    fn wake(self: StdArc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -93,9 +94,9 @@ fn a_flush_wakes_the_waker_of_its_last_poll_once() {
     let executor = plain(&delegate);
     executor.submit(0).unwrap();
     let mut flush = pin!(executor.flush());
-    let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
+    let (first, last) = (StdArc::new(Count::default()), StdArc::new(Count::default()));
     for count in [&first, &last] {
-        let waker = Waker::from(Arc::clone(count));
+        let waker = Waker::from(StdArc::clone(count));
         assert_eq!(flush.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
     }
     delegate.run_all();
@@ -105,7 +106,7 @@ fn a_flush_wakes_the_waker_of_its_last_poll_once() {
     executor.submit(1).unwrap();
     delegate.run_all();
     assert_eq!(last.0.load(Ordering::Relaxed), 1);
-    assert_eq!(Arc::strong_count(&last), 2, "the waker is not kept: this one is in `last` and in `waker`");
+    assert_eq!(StdArc::strong_count(&last), 2, "the waker is not kept: this one is in `last` and in `waker`");
 }
 
 #[test]

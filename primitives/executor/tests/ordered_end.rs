@@ -9,12 +9,12 @@
 
 mod support;
 
-use std::sync::Arc;
+use folio_sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use folio_executor::{BatchingExecutor, OrderedExecutor, WouldDeadlock};
-use folio_sync::{Arc as SyncArc, Executor, Job, RejectReason, SharedJob, arc_dyn, unwind};
+use folio_sync::{Executor, Job, RejectReason, SharedJob, arc_dyn, unwind};
 use support::{Account, Gate, Log, producers, until};
 
 fn pool(threads: usize) -> OrderedExecutor {
@@ -201,11 +201,11 @@ fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
     struct Shared(Arc<(AtomicUsize, AtomicUsize)>);
 
     impl SharedJob for Shared {
-        fn run(&self, _this: &SyncArc<dyn SharedJob>) {
+        fn run(&self, _this: &Arc<dyn SharedJob>) {
             self.0.0.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn abandoned(&self, _this: &SyncArc<dyn SharedJob>) {
+        fn abandoned(&self, _this: &Arc<dyn SharedJob>) {
             self.0.1.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -216,7 +216,7 @@ fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
     let worker = pool.workers()[0].clone();
     let gate = Gate::hold(&worker);
     for _ in 0..3 {
-        worker.submit(Job::shared(SyncArc::clone(&handle))).unwrap();
+        worker.submit(Job::shared(Arc::clone(&handle))).unwrap();
     }
     pool.shutdown_now();
     gate.open();

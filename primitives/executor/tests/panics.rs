@@ -9,8 +9,9 @@
 
 mod support;
 
+use folio_sync::Arc;
 use std::panic::panic_any;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use folio_executor::{BatchingExecutor, Part};
 use folio_sync::test_util::ManualExecutor;

@@ -9,8 +9,9 @@
 
 mod support;
 
+use folio_sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use folio_executor::BatchingExecutor;

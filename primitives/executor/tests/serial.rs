@@ -9,11 +9,12 @@
 
 mod support;
 
+use folio_sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use folio_executor::{Part, Serial};
-use folio_sync::{Arc as SyncArc, Executor, Job, SerialExecutor, SharedJob};
+use folio_sync::{Executor, Job, SerialExecutor, SharedJob};
 use support::{Account, Log, caller_runs, failures_to, producers, until};
 
 /// A job that is submitted again and again, and counts what became of it.
@@ -30,7 +31,7 @@ struct Counted {
 struct Handle(Arc<Counted>);
 
 impl SharedJob for Handle {
-    fn run(&self, _this: &SyncArc<dyn SharedJob>) {
+    fn run(&self, _this: &Arc<dyn SharedJob>) {
         if self.0.inside.swap(true, Ordering::Relaxed) {
             self.0.overlapped.store(true, Ordering::Relaxed);
         }
@@ -38,7 +39,7 @@ impl SharedJob for Handle {
         self.0.inside.store(false, Ordering::Relaxed);
     }
 
-    fn abandoned(&self, _this: &SyncArc<dyn SharedJob>) {
+    fn abandoned(&self, _this: &Arc<dyn SharedJob>) {
         self.0.abandoned.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::sync::Arc;
+use folio_sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use folio_executor::{BatchingExecutor, Builder, OrderedExecutor};

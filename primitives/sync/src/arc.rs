@@ -31,16 +31,18 @@ pub fn arc_from_std<T: ?Sized>(arc: crate::__private::StdArc<T>) -> Arc<T> {
 #[cfg(tsan)]
 mod visible {
     use std::fmt;
+    use std::mem::ManuallyDrop;
     use std::ops::Deref;
 
     use crate::__private::StdArc;
     use crate::atomic::{AtomicUsize, Ordering};
 
-    /// The standard `Arc`, with a word beside it by which each drop is ordered before the last one.
+    /// One standard `Arc`, shared by owners that are counted beside it.
     pub struct Arc<T: ?Sized> {
-        value: StdArc<T>,
-        /// Shared by all owners, and leaked with the last: this is a build for tests.
-        order: &'static AtomicUsize,
+        /// The same standard `Arc` in every owner; its own count stays at one.
+        value: ManuallyDrop<StdArc<T>>,
+        /// The number of owners. Leaked with the last: this is a build for tests.
+        owners: &'static AtomicUsize,
     }
 
     impl<T> Arc<T> {
@@ -52,7 +54,8 @@ mod visible {
 
     impl<T: ?Sized> Arc<T> {
         pub(super) fn from_std(value: StdArc<T>) -> Self {
-            Self { value, order: Box::leak(Box::new(AtomicUsize::new(0))) }
+            let owners = Box::leak(Box::new(AtomicUsize::new(1)));
+            Self { value: ManuallyDrop::new(value), owners }
         }
 
         /// As the standard one's.
@@ -67,20 +70,30 @@ mod visible {
 
         /// As the standard one's.
         pub fn strong_count(this: &Self) -> usize {
-            StdArc::strong_count(&this.value)
+            // Relaxed: a number that publishes nothing.
+            this.owners.load(Ordering::Relaxed)
         }
     }
 
     impl<T: ?Sized> Clone for Arc<T> {
         fn clone(&self) -> Self {
-            Self { value: StdArc::clone(&self.value), order: self.order }
+            // Relaxed: a number that publishes nothing; this owner keeps it above zero.
+            self.owners.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the copies of the standard `Arc` stand for one owner of it, which only the last of these drops.
+            let value = unsafe { std::ptr::read(&raw const self.value) };
+            Self { value, owners: self.owners }
         }
     }
 
     impl<T: ?Sized> Drop for Arc<T> {
         fn drop(&mut self) {
-            // AcqRel: what each owner did comes before what the last one's drop does.
-            self.order.fetch_add(1, Ordering::AcqRel);
+            // Release: what this owner did comes before the end of the value.
+            if self.owners.fetch_sub(1, Ordering::Release) == 1 {
+                // Acquire: pairs with the Release of every other owner. A load, since a fence is not seen.
+                self.owners.load(Ordering::Acquire);
+                // SAFETY: this is the last owner, and it is dropped once.
+                unsafe { ManuallyDrop::drop(&mut self.value) };
+            }
         }
     }
 

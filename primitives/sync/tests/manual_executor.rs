@@ -140,7 +140,7 @@ fn a_job_that_panics_reaches_the_test_and_leaves_the_executor_usable() {
 
 #[test]
 fn dropping_the_last_clone_drops_its_jobs_and_tells_their_owners() {
-    struct Owner(std::sync::Arc<AtomicUsize>);
+    struct Owner(Arc<AtomicUsize>);
 
     impl SharedJob for Owner {
         fn run(&self, _this: &Arc<dyn SharedJob>) {
@@ -152,8 +152,8 @@ fn dropping_the_last_clone_drops_its_jobs_and_tells_their_owners() {
         }
     }
 
-    let abandoned = std::sync::Arc::new(AtomicUsize::new(0));
-    let shared = arc_dyn!(Owner(std::sync::Arc::clone(&abandoned)) => dyn SharedJob);
+    let abandoned = Arc::new(AtomicUsize::new(0));
+    let shared = arc_dyn!(Owner(Arc::clone(&abandoned)) => dyn SharedJob);
     let executor = ManualExecutor::new();
     executor.submit(Job::shared(Arc::clone(&shared))).unwrap();
     let clone = executor.clone();

@@ -1,9 +1,10 @@
 //! Delegates that misbehave on demand, and exact accounts of tasks.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use folio_sync::Arc;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
