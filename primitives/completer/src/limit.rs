@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable that sets the depth limit of a process.
 pub const DEPTH_LIMIT_VARIABLE: &str = "FOLIO_MAX_COMPLETION_DEPTH";
@@ -26,8 +26,8 @@ pub enum DepthLimitSource {
 
 /// The depth limit of completers whose builder sets none.
 ///
-/// Read from the environment variable `FOLIO_MAX_COMPLETION_DEPTH` once per process, when it is first needed. The variable is a
-/// number in the range of an `i32`: decimal, hexadecimal after `0x` or octal after `0` or `0o`, with a sign if it likes. Zero and
+/// Taken from the environment variable `FOLIO_MAX_COMPLETION_DEPTH` once per process, when it is first needed; of threads that first
+/// need it at the same time, one takes it for all. The variable is a number in the range of an `i32`: decimal, hexadecimal after `0x` or octal after `0` or `0o`, with a sign if it likes. Zero and
 /// negative numbers mean 1. Anything else means 10, and one line on standard error says so.
 ///
 /// ```
@@ -42,22 +42,61 @@ pub fn depth_limit_source() -> DepthLimitSource {
     of_process().1
 }
 
+/// The word that [`pack`] never makes: nobody has read the variable yet.
+const UNREAD: u64 = 0;
+
 fn of_process() -> (u32, DepthLimitSource) {
-    static LIMIT: OnceLock<(u32, DepthLimitSource)> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
-        let value = std::env::var_os(DEPTH_LIMIT_VARIABLE);
-        let (limit, source) = interpret(value.as_deref());
-        if source == DepthLimitSource::Malformed {
-            let value = value.unwrap_or_default();
-            // Where nobody hears standard error the source still tells.
-            let _unheard = writeln!(
-                std::io::stderr(),
-                "{DEPTH_LIMIT_VARIABLE}: `{}` is not a number that fits an i32; the depth limit is {limit}",
-                value.display()
-            );
-        }
-        (limit, source)
-    })
+    // The standard atomic: a value of the whole process outlives every execution of a model, and a checker's could not be static.
+    static LIMIT: AtomicU64 = AtomicU64::new(UNREAD);
+    // Relaxed: the word is all there is to see.
+    match LIMIT.load(Ordering::Relaxed) {
+        UNREAD => read_for_all(&LIMIT),
+        word => unpack(word),
+    }
+}
+
+/// Reads the variable; whoever is the first to fill the word has read it for all, and alone complains.
+#[cold]
+fn read_for_all(word: &AtomicU64) -> (u32, DepthLimitSource) {
+    let value = std::env::var_os(DEPTH_LIMIT_VARIABLE);
+    let (limit, source) = interpret(value.as_deref());
+    // Relaxed, also when another was first: the word is all there is to see.
+    if let Err(first) =
+        word.compare_exchange(UNREAD, pack(limit, source), Ordering::Relaxed, Ordering::Relaxed)
+    {
+        return unpack(first);
+    }
+    if source == DepthLimitSource::Malformed {
+        let value = value.unwrap_or_default();
+        // Where nobody hears standard error the source still tells.
+        let _unheard = writeln!(
+            std::io::stderr(),
+            "{DEPTH_LIMIT_VARIABLE}: `{}` is not a number that fits an i32; the depth limit is {limit}",
+            value.display()
+        );
+    }
+    (limit, source)
+}
+
+/// A limit, which is never zero, above two bits for its source.
+fn pack(limit: u32, source: DepthLimitSource) -> u64 {
+    let source = match source {
+        DepthLimitSource::Default => 0,
+        DepthLimitSource::Environment => 1,
+        DepthLimitSource::Raised => 2,
+        DepthLimitSource::Malformed => 3,
+    };
+    (u64::from(limit) << 2) | source
+}
+
+fn unpack(word: u64) -> (u32, DepthLimitSource) {
+    let source = match word & 3 {
+        0 => DepthLimitSource::Default,
+        1 => DepthLimitSource::Environment,
+        2 => DepthLimitSource::Raised,
+        _ => DepthLimitSource::Malformed,
+    };
+    (u32::try_from(word >> 2).expect("a limit has 32 bits"), source)
 }
 
 fn interpret(value: Option<&OsStr>) -> (u32, DepthLimitSource) {

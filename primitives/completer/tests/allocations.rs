@@ -6,12 +6,11 @@
     reason = "tests run on the standard library only, and unwrap also in their helpers"
 )]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use folio_completer::{Completed, InlineCompleter, Policy, refusable};
 use folio_sync::test_util::alloc::{Counting, Counts};
-use folio_sync::{Executor, Job, RejectReason, Rejected, SerialExecutor};
+use folio_sync::{Arc, Executor, Job, RejectReason, Rejected, SerialExecutor};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::system();
@@ -77,6 +76,8 @@ fn main() {
         let outcome = completer.complete(move || assert!(inner.complete(|| ()).is_err()));
         assert_eq!(outcome.unwrap(), Completed::Ran);
     });
-    assert_eq!((counts.allocations, counts.frees), (2, 2));
+    // Under ThreadSanitizer the owners of an `Arc` are counted in an allocation of their own, which stays.
+    let owners = u64::from(cfg!(tsan));
+    assert_eq!((counts.allocations, counts.frees), (2 + owners, 2));
     println!("running at once allocates nothing: ok");
 }

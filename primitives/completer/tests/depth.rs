@@ -8,14 +8,14 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use folio_completer::{Completed, InlineCompleter, Policy, current_depth};
+use folio_sync::Arc;
 use folio_sync::test_util::ManualExecutor;
-use support::{LONG, Ruler, Worker};
+use support::{Mailbox, Ruler, Worker};
 
 fn inline(limit: u32) -> (InlineCompleter, ManualExecutor, ManualExecutor) {
     let serial = ManualExecutor::new();
@@ -60,8 +60,9 @@ fn a_chain_of_a_thousand_keeps_the_stack_bounded() {
     let (thousand, deepest, hops) = measure(10, 1_000);
     assert_eq!((deepest, hops), (10, 99));
     assert!(thousand < 3 * ten, "{thousand} bytes, where a chain of ten takes {ten}");
-    // The ruler does see a stack that grows.
-    let (unbounded, deepest, _) = measure(1_000, 1_000);
+    // The ruler does see a stack that grows; instrumented builds need more of it than a test's thread has.
+    let roomy = thread::Builder::new().stack_size(32 << 20).spawn(|| measure(1_000, 1_000));
+    let (unbounded, deepest, _) = roomy.unwrap().join().unwrap();
     assert_eq!(deepest, 1_000);
     assert!(unbounded > 20 * ten, "{unbounded} bytes, where a chain of ten takes {ten}");
 }
@@ -107,18 +108,18 @@ fn nest(completer: &InlineCompleter, order: &Arc<Mutex<Vec<u32>>>, number: u32, 
 #[test]
 fn independent_completions_stay_inline_while_the_worker_is_blocked() {
     let (worker, thread) = Worker::start();
-    let (release, blocked) = channel::<()>();
-    let (tell, entered) = channel();
+    let (release, entered) = (Mailbox::new(), Mailbox::new());
+    let (blocked, tell) = (release.clone(), entered.clone());
     let busy = worker.clone();
     folio_sync::Executor::submit(
         &busy,
         folio_sync::Job::new(move || {
-            tell.send(()).unwrap();
-            blocked.recv().unwrap();
+            tell.put(());
+            blocked.take();
         }),
     )
     .unwrap();
-    entered.recv_timeout(LONG).unwrap();
+    entered.take();
 
     let completer = InlineCompleter::builder(Policy::Inline, worker.clone()).depth_limit(10).build();
     let ran = Arc::new(AtomicUsize::new(0));
@@ -134,7 +135,7 @@ fn independent_completions_stay_inline_while_the_worker_is_blocked() {
     assert_eq!(ran.load(Ordering::Relaxed), 30);
     assert_eq!(completer.counts().queued, 0);
 
-    release.send(()).unwrap();
+    release.put(());
     drop((worker, busy, completer));
     thread.join().unwrap();
 }

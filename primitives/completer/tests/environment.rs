@@ -8,6 +8,8 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use folio_completer::{DEPTH_LIMIT_VARIABLE, InlineCompleter, depth_limit, depth_limit_source};
 use folio_sync::test_util::ManualExecutor;
@@ -75,12 +77,26 @@ fn a_builder_sets_another_limit() {
 #[test]
 #[ignore = "the child of another test"]
 fn in_a_child_process() {
+    // All need it first, at the same time.
+    static ASKING: AtomicUsize = AtomicUsize::new(0);
+    let asking: [_; 4] = std::array::from_fn(|_| {
+        thread::spawn(|| {
+            ASKING.fetch_add(1, Ordering::Relaxed);
+            while ASKING.load(Ordering::Relaxed) < 4 {
+                std::hint::spin_loop();
+            }
+            (depth_limit(), depth_limit_source())
+        })
+    });
+    for asked in asking {
+        assert_eq!(asked.join().unwrap(), (depth_limit(), depth_limit_source()));
+    }
     let completer = InlineCompleter::affine(ManualExecutor::new());
     assert_eq!(completer.depth_limit(), depth_limit());
     println!("\nlimit: {} {:?}", depth_limit(), depth_limit_source());
     // Read once: what the variable says later changes nothing, and nothing is complained about again.
     let limit = depth_limit();
-    // SAFETY: the only test of this process, which runs on its only thread.
+    // SAFETY: the only test of this process, which runs on the only thread that is left.
     unsafe { std::env::set_var(DEPTH_LIMIT_VARIABLE, "not a number, and not read") };
     assert_eq!((depth_limit(), InlineCompleter::affine(ManualExecutor::new()).depth_limit()), (limit, limit));
 }

@@ -9,26 +9,25 @@
 mod support;
 
 use std::cell::RefCell;
-use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use folio_completer::{Completed, InlineCompleter, Policy, current_depth};
-use support::{LONG, Worker};
+use support::{Mailbox, Worker};
 
 /// Asks when it is dropped: nested to the limit and one further.
 struct AsksAtExit {
     completer: InlineCompleter,
-    tell: Sender<(Completed, u32)>,
+    tell: Mailbox<(Completed, u32)>,
 }
 
 impl Drop for AsksAtExit {
     fn drop(&mut self) {
         ask(&self.completer, &self.tell);
-        let _gone = self.tell.send((Completed::Ran, current_depth()));
+        self.tell.put((Completed::Ran, current_depth()));
     }
 }
 
-fn ask(completer: &InlineCompleter, tell: &Sender<(Completed, u32)>) {
+fn ask(completer: &InlineCompleter, tell: &Mailbox<(Completed, u32)>) {
     let (next, told) = (completer.clone(), tell.clone());
     let limit = completer.depth_limit();
     let outcome = completer.complete(move || {
@@ -37,9 +36,9 @@ fn ask(completer: &InlineCompleter, tell: &Sender<(Completed, u32)>) {
         if depth <= limit && thread::current().name() == Some("exits") {
             ask(&next, &told);
         }
-        told.send((Completed::Ran, depth)).unwrap();
+        told.put((Completed::Ran, depth));
     });
-    tell.send((outcome.unwrap(), current_depth())).unwrap();
+    tell.put((outcome.unwrap(), current_depth()));
 }
 
 thread_local! {
@@ -53,9 +52,9 @@ fn completions_work_while_a_thread_exits() {
         let (worker, worker_thread) = Worker::start();
         let builder = InlineCompleter::builder(policy, worker.clone()).depth_limit(2);
         let completer = builder.overflow(worker.clone()).build();
-        let (tell, told) = channel();
-        let asks = |tell| AsksAtExit { completer: completer.clone(), tell };
-        let (one, other) = (asks(tell.clone()), asks(tell));
+        let told = Mailbox::new();
+        let asks = || AsksAtExit { completer: completer.clone(), tell: told.clone() };
+        let (one, other) = (asks(), asks());
         let exits = thread::Builder::new().name("exits".to_owned()).spawn(move || {
             // One is there before the counter is first used, the other after: in whichever order the values of a thread go.
             AT_EXIT.with_borrow_mut(|value| *value = Some(one));
@@ -67,7 +66,7 @@ fn completions_work_while_a_thread_exits() {
         drop((worker, completer));
         worker_thread.join().unwrap();
 
-        let mut events: Vec<_> = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).collect();
+        let mut events: Vec<_> = std::iter::from_fn(|| told.try_take()).collect();
         let queued = events.iter().filter(|(outcome, _)| *outcome == Completed::Queued).count();
         assert_eq!(queued, 2, "one of each value, {policy:?}: {events:?}");
         events.retain(|(_, depth)| *depth > 2);

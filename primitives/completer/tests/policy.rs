@@ -8,15 +8,14 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use folio_completer::{Completed, InlineCompleter, Policy, current_depth};
 use folio_sync::test_util::ManualExecutor;
-use folio_sync::{Executor, Job};
-use support::{Always, Does, LONG, Worker, count};
+use folio_sync::{Arc, Executor, Job};
+use support::{Always, Does, Mailbox, Worker, count};
 
 /// R2, I34: the completion runs inside the asking call, re-enters, and finds the pending state that was set before it.
 #[test]
@@ -42,19 +41,19 @@ fn inline_runs_inside_the_call_that_asked() {
 fn affine_runs_at_once_on_its_worker_and_queues_elsewhere() {
     let (worker, thread) = Worker::start();
     let completer = InlineCompleter::affine(worker.clone());
-    let (tell, told) = channel();
-    let from_outside = tell.clone();
-    let outcome = completer.complete(move || from_outside.send(thread::current().id()).unwrap());
+    let ran_on = Mailbox::new();
+    let from_outside = ran_on.clone();
+    let outcome = completer.complete(move || from_outside.put(thread::current().id()));
     assert_eq!(outcome.unwrap(), Completed::Queued);
-    assert_eq!(told.recv_timeout(LONG), Ok(worker.id()));
+    assert_eq!(ran_on.take(), worker.id());
 
-    let inside = completer.clone();
+    let (inside, from_inside) = (completer.clone(), ran_on.clone());
     let (outcome, depth) = worker.ask(move || {
-        let outcome = inside.complete(move || tell.send(thread::current().id()).unwrap()).unwrap();
+        let outcome = inside.complete(move || from_inside.put(thread::current().id())).unwrap();
         (outcome, current_depth())
     });
     assert_eq!((outcome, depth), (Completed::Ran, 0));
-    assert_eq!(told.try_recv(), Ok(worker.id()));
+    assert_eq!(ran_on.try_take(), Some(worker.id()));
     assert_eq!(completer.counts().queued, 1);
 
     drop((worker, completer));

@@ -8,24 +8,24 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use folio_completer::{Completed, Completion, InlineCompleter, Policy, current_depth, refusable};
 use folio_sync::test_util::ManualExecutor;
-use folio_sync::{RejectReason, Rejected};
+use folio_sync::{Arc, RejectReason, Rejected};
 use support::{Always, Does, count};
 
 /// A read that holds a buffer, and the record of how it ended.
 #[derive(Clone)]
 struct Read {
-    buffer: Arc<[u8]>,
+    buffer: Arc<[u8; 64]>,
     ends: Arc<Mutex<Vec<Result<(), RejectReason>>>>,
 }
 
 impl Read {
     fn new() -> Self {
-        Self { buffer: Arc::from([7; 64]), ends: Arc::default() }
+        Self { buffer: Arc::new([7; 64]), ends: Arc::default() }
     }
 
     fn completion(&self) -> impl Completion {

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::DepthLimitSource::{Default, Environment, Malformed, Raised};
-use super::interpret;
+use super::{UNREAD, interpret, pack, unpack};
 
 #[test]
 fn a_limit_is_read_in_every_form() {
@@ -76,4 +76,14 @@ fn a_limit_that_is_not_even_text_is_malformed() {
 #[test]
 fn no_limit_means_the_default() {
     assert_eq!(interpret(None), (10, Default));
+}
+
+#[test]
+fn a_limit_and_its_source_are_one_word() {
+    for source in [Default, Environment, Raised, Malformed] {
+        for limit in [1, 10, 2_147_483_647, u32::MAX] {
+            assert_ne!(pack(limit, source), UNREAD);
+            assert_eq!(unpack(pack(limit, source)), (limit, source));
+        }
+    }
 }

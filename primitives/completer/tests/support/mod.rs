@@ -1,14 +1,12 @@
 //! A real serial worker, executors that misbehave on demand, and a ruler for the stack.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle, ThreadId};
-use std::time::Duration;
+use std::thread::{self, JoinHandle, Thread, ThreadId};
+use std::time::{Duration, Instant};
 
-use folio_sync::{Executor, Job, RejectReason, Rejected, SerialExecutor};
+use folio_sync::{Arc, Executor, Job, Mutex, RejectReason, Rejected, SerialExecutor};
 
 /// Longer than anything here takes; a test that waits this long fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -18,41 +16,111 @@ pub(crate) fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A serial executor with a thread of its own.
+/// Where a thread leaves things for another, which finds them in that order.
+///
+/// `ThreadSanitizer` does not see into a channel of the standard library.
+pub(crate) struct Mailbox<T>(Arc<Mutex<VecDeque<T>>>);
+
+impl<T> Mailbox<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(crate) fn put(&self, item: T) {
+        self.0.lock().push_back(item);
+    }
+
+    pub(crate) fn try_take(&self) -> Option<T> {
+        self.0.lock().pop_front()
+    }
+
+    /// Waits until something is there.
+    #[track_caller]
+    pub(crate) fn take(&self) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(item) = self.try_take() {
+                return item;
+            }
+            assert!(began.elapsed() < LONG, "nothing came");
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// A serial executor with a thread of its own, which ends when all of these are gone and all jobs have run.
 #[derive(Clone)]
-pub(crate) struct Worker {
-    jobs: Sender<Job>,
-    id: ThreadId,
+pub(crate) struct Worker(Arc<Owner>);
+
+/// Closes the queue with the last handle.
+struct Owner {
+    queue: Arc<Mutex<Queue>>,
+    thread: Thread,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
 }
 
 impl Worker {
     pub(crate) fn start() -> (Self, JoinHandle<()>) {
-        let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
-        let thread = thread::spawn(move || queue.into_iter().for_each(Job::run));
-        (Self { jobs, id: thread.thread().id() }, thread)
+        let queue: Arc<Mutex<Queue>> = Arc::default();
+        let served = Arc::clone(&queue);
+        let running = thread::spawn(move || {
+            loop {
+                let (job, closed) = {
+                    let mut queue = served.lock();
+                    (queue.jobs.pop_front(), queue.closed)
+                };
+                match job {
+                    Some(job) => job.run(),
+                    None if closed => return,
+                    None => thread::park(),
+                }
+            }
+        });
+        (Self(Arc::new(Owner { queue, thread: running.thread().clone() })), running)
     }
 
     pub(crate) fn id(&self) -> ThreadId {
-        self.id
+        self.0.thread.id()
     }
 
     /// Runs a closure on the worker and waits for what it returns.
     pub(crate) fn ask<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
-        let (tell, told) = channel();
-        self.submit(Job::new(move || tell.send(work()).unwrap())).unwrap();
-        told.recv_timeout(LONG).unwrap()
+        let answer = Mailbox::new();
+        let told = answer.clone();
+        self.submit(Job::new(move || told.put(work()))).unwrap();
+        answer.take()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.thread.unpark();
     }
 }
 
 impl Executor for Worker {
     fn submit(&self, job: Job) -> Result<(), Rejected<Job>> {
-        self.jobs.send(job).map_err(|refused| Rejected::new(refused.0, RejectReason::Closed))
+        self.0.queue.lock().jobs.push_back(job);
+        self.0.thread.unpark();
+        Ok(())
     }
 }
 
 impl SerialExecutor for Worker {
     fn is_current(&self) -> bool {
-        thread::current().id() == self.id
+        thread::current().id() == self.id()
     }
 }
 
@@ -125,7 +193,7 @@ impl Ruler {
     pub(crate) fn mark(&self) {
         let local = 0_u8;
         let here = std::hint::black_box(&raw const local).addr();
-        let mut marks = self.0.lock().unwrap();
+        let mut marks = self.0.lock();
         let (low, high) = marks.entry(thread::current().id()).or_insert((here, here));
         *low = here.min(*low);
         *high = here.max(*high);
@@ -133,6 +201,6 @@ impl Ruler {
 
     /// The longest stretch of any thread, in bytes.
     pub(crate) fn longest(&self) -> usize {
-        self.0.lock().unwrap().values().map(|(low, high)| high - low).max().unwrap_or(0)
+        self.0.lock().values().map(|(low, high)| high - low).max().unwrap_or(0)
     }
 }
