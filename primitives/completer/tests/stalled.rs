@@ -1,4 +1,5 @@
 //! A thread that stops at a step of the protocol holds up nobody.
+#![cfg(not(any(loom, shuttle)))]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
