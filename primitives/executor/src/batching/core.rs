@@ -2,7 +2,7 @@
 
 use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use folio_sync::cell::UnsafeCell;
-use folio_sync::{Arc, Job, RejectReason, Rejected, SerialExecutor, SharedJob, thread, unwind};
+use folio_sync::{Arc, Job, RejectReason, Rejected, SerialExecutor, SharedJob, hint, thread, unwind};
 
 use super::flush::Waiters;
 use super::frame::Frame;
@@ -187,6 +187,9 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
             return batch;
         }
         if progress.items < self.limits.linger.below {
+            for _ in 0..self.limits.linger.spins {
+                hint::spin_loop();
+            }
             for _ in 0..self.limits.linger.yields {
                 thread::yield_now();
             }

@@ -144,26 +144,28 @@ impl<T: Send + 'static, const BLOCK: usize> fmt::Debug for BatchingExecutor<T, B
 
 /// A batch that found little waits a moment, so that the next one finds more.
 ///
-/// After a batch of fewer than `below` tasks the thread yields `yields` times before it looks for further tasks. The tasks that were
-/// there have run by then: at low load nothing waits. Under load it keeps the worker from taking each task from its producer's cache
+/// After a batch of fewer than `below` tasks the thread gives `spins` spin hints and yields `yields` times before it looks for further
+/// tasks. The tasks that were there have run by then: at low load nothing waits. Under load it keeps the worker from taking each task from its producer's cache
 /// as soon as it is written, which costs both sides more than the task itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linger {
     /// Batches of fewer tasks than this linger.
     pub below: u32,
-    /// How many times the thread yields.
+    /// How many spin hints the thread gives.
+    pub spins: u32,
+    /// How many times the thread yields after that.
     pub yields: u32,
 }
 
 impl Linger {
     /// Never wait.
-    pub const OFF: Self = Self { below: 0, yields: 0 };
+    pub const OFF: Self = Self { below: 0, spins: 0, yields: 0 };
 }
 
 impl Default for Linger {
-    /// One yield after a batch of fewer than 256 tasks.
+    /// Thirty spin hints and one yield after a batch of fewer than 256 tasks.
     fn default() -> Self {
-        Self { below: 256, yields: 1 }
+        Self { below: 256, spins: 30, yields: 1 }
     }
 }
 

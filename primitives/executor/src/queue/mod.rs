@@ -31,18 +31,19 @@
 //! | operation | word | ordering | pairs with | why |
 //! |---|---|---|---|---|
 //! | claim: compare-and-set | word | Acquire | release's read-modify-write | a later ticket must see the moved tail |
-//! | begin: `fetch_and` | word | Acquire | end's and again's Release | the consumer's private state |
-//! | end: `fetch_sub` | word | Release | begin | the same |
-//! | again: `fetch_or` | word | Release | begin | the same, and the writer of an awaited slot passes it on |
-//! | publish: swap | slot | `AcqRel` | take's Acquire; await's Release | the value; the consumer's state if the slot was awaited |
+//! | begin: `fetch_and` | word | Acquire | end's Release | the consumer's place |
+//! | end: `fetch_sub` | word | Release | begin; a look at what is done | the consumer's place; what was done with the items |
+//! | again: `fetch_or` | word | Relaxed | nothing | continues the release sequence of the end before it |
+//! | publish: swap | slot | Release | take's Acquire | the value |
 //! | take: load | slot | Acquire | publish | the value, and that its producer has left the blocks behind |
-//! | await: compare-and-set | slot | Release, failing Relaxed | publish | hands the consumer's state to the writer |
+//! | await: compare-and-set | slot | Relaxed | nothing | which of the two came first is all it says; the place is in the word |
 //! | link: compare-and-set | next | Release, failing Acquire | load of next | the fresh block |
 //! | move: compare-and-set | tail | Release | load of tail | the fresh block, for those that come in by the tail |
 //! | release: `fetch_or(0)` | word | Release | claim | a claim after it sees the moved tail |
 //! | release: store | released | Relaxed | nothing | a number; the mover's own item, published later, has a smaller ticket |
 //!
-//! A read-modify-write continues the release sequences before it, so a claim between an end and a begin hides nothing.
+//! The word is changed by read-modify-writes only, and each continues the release sequences before it: a claim or an offer between an
+//! end and a begin hides nothing.
 //!
 //! # Limits
 //! At most 2^28 - 1 items are pending. A producer that stalls between its claim and its publication holds back all items behind
@@ -99,8 +100,8 @@ pub(crate) enum Next<T> {
     End,
 }
 
-/// The consumer's private state, used by whoever holds the turn.
-struct Consumer<T, const N: usize> {
+/// The consumer's place in the queue, kept by whoever holds the turn and left here between turns.
+struct Place<T, const N: usize> {
     /// The ticket of the next item.
     head: u32,
     /// The block of the item before `head`, or of `head` itself; null before the first turn.
@@ -108,6 +109,14 @@ struct Consumer<T, const N: usize> {
     /// The oldest block that is not freed; `block` or one before it.
     oldest: *mut Block<T, N>,
 }
+
+impl<T, const N: usize> Clone for Place<T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for Place<T, N> {}
 
 struct Tail<T, const N: usize> {
     /// A block not past the newest claims; null as long as that is `first`.
@@ -120,7 +129,7 @@ struct Tail<T, const N: usize> {
 pub(crate) struct Queue<T, const N: usize> {
     word: CachePadded<AtomicU64>,
     tail: CachePadded<Tail<T, N>>,
-    consumer: CachePadded<UnsafeCell<Consumer<T, N>>>,
+    consumer: CachePadded<UnsafeCell<Place<T, N>>>,
 }
 
 // SAFETY: a value goes in on one thread and comes out on another, hence `T: Send`; none is ever shared. The consumer's cell is used
@@ -139,7 +148,7 @@ impl<T, const N: usize> Queue<T, N> {
                 block: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicPtr::new(ptr::null_mut()),
             }),
-            consumer: CachePadded::new(UnsafeCell::new(Consumer {
+            consumer: CachePadded::new(UnsafeCell::new(Place {
                 head: 0,
                 block: ptr::null_mut(),
                 oldest: ptr::null_mut(),
@@ -195,8 +204,8 @@ impl<T, const N: usize> Queue<T, N> {
             unsafe { value.write(MaybeUninit::new(item)) };
         });
         let full = FULL | weight.min(HEAVIEST) << WEIGHT_SHIFT;
-        // AcqRel: publishes the value to take's Acquire; takes the consumer's state over from await's Release.
-        let before = step!("queue.publish", slot.state.swap(full, Ordering::AcqRel));
+        // Release: publishes the value to take's Acquire. What comes with an awaited slot comes by the word.
+        let before = step!("queue.publish", slot.state.swap(full, Ordering::Release));
         if before == AWAITED {
             self.offer_turn();
             Ok(Pushed::MustSchedule(ticket))
@@ -209,8 +218,8 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Puts the turn, which this thread holds, up for whoever clears the flag.
     fn offer_turn(&self) {
-        // Release: hands the consumer's state to begin's Acquire.
-        let before = step!("queue.again", Word(self.word.fetch_or(QUEUED, Ordering::Release)));
+        // Relaxed: the consumer's place went into the word by the end that came before, and this continues its release sequence.
+        let before = step!("queue.again", Word(self.word.fetch_or(QUEUED, Ordering::Relaxed)));
         debug_assert!(
             !before.has(QUEUED) && before.pending() > 0,
             "there is one turn, and it was held: {before:?}"
@@ -281,13 +290,22 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Takes the turn, if it is up: then the caller is the only consumer until it ends the turn.
     pub(crate) fn begin(&self) -> Option<Turn<'_, T, N>> {
-        // Acquire: the consumer's state; pairs with end's and again's Release.
+        // Acquire: the consumer's place; pairs with end's Release.
         let before = step!("queue.begin", Word(self.word.fetch_and(!QUEUED, Ordering::Acquire)));
         if !before.has(QUEUED) {
             return None;
         }
         debug_assert!(before.pending() > 0, "a turn is up only while something is pending: {before:?}");
-        Some(Turn { queue: self, available: before.pending(), taken: 0, shut: before.has(SHUT) })
+        let mut place = self.consumer.with(|place| {
+            // SAFETY: the turn, which is this thread's, is the only user of the consumer's place.
+            unsafe { *place }
+        });
+        if place.block.is_null() {
+            place.block = self.first();
+            place.oldest = place.block;
+        }
+        let until = place.head.wrapping_add(before.pending());
+        Some(Turn { queue: self, place, begun: place.head, until, shut: before.has(SHUT) })
     }
 }
 
@@ -325,8 +343,11 @@ impl<T, const N: usize> Drop for Queue<T, N> {
 #[must_use = "a turn that is not ended leaves the queue without a consumer"]
 pub(crate) struct Turn<'q, T, const N: usize> {
     queue: &'q Queue<T, N>,
-    available: u32,
-    taken: u32,
+    place: Place<T, N>,
+    /// The ticket of the first item of the turn.
+    begun: u32,
+    /// The ticket after the last item that was pending when the turn began.
+    until: u32,
     shut: bool,
 }
 
@@ -336,38 +357,25 @@ impl<T, const N: usize> Turn<'_, T, N> {
         self.shut
     }
 
-    /// Calls `f` with the consumer's state.
-    fn consumer<R>(&mut self, f: impl FnOnce(&mut Consumer<T, N>) -> R) -> R {
-        self.queue.consumer.with_mut(|consumer| {
-            // SAFETY: the turn is the only user of the consumer's state, and `f` is never nested.
-            f(unsafe { &mut *consumer })
-        })
-    }
-
     /// The slot of the head, whose ticket is claimed.
+    #[inline]
     fn head_slot(&mut self) -> &Slot<T> {
-        let queue = self.queue;
-        let (block, head) = self.consumer(|consumer| {
-            if consumer.block.is_null() {
-                consumer.block = queue.first();
-                consumer.oldest = consumer.block;
-            }
-            // SAFETY: the consumer's block is freed by nobody but the consumer, when it has gone past it.
-            let here = unsafe { &*consumer.block };
-            if !here.holds(consumer.head) {
-                consumer.block = here.next_or_link();
-                consumer.free_spent();
-            }
-            (consumer.block, consumer.head)
-        });
-        // SAFETY: as above; the borrow of `self` keeps the consumer where it is.
-        let here = unsafe { &*block };
-        here.slot(head)
+        // SAFETY: the consumer's block is freed by nobody but the consumer, when it has gone past it.
+        let here = unsafe { &*self.place.block };
+        if here.holds(self.place.head) {
+            return here.slot(self.place.head);
+        }
+        self.place.block = here.next_or_link();
+        self.place.free_spent();
+        // SAFETY: as above.
+        let here = unsafe { &*self.place.block };
+        here.slot(self.place.head)
     }
 
     /// Takes the next item of those that were pending when the turn began.
+    #[inline]
     pub(crate) fn next(&mut self) -> Next<T> {
-        if self.taken == self.available {
+        if self.place.head == self.until {
             return Next::End;
         }
         let slot = self.head_slot();
@@ -378,32 +386,38 @@ impl<T, const N: usize> Turn<'_, T, N> {
         }
         // Taken only here: the head moves on.
         let item = take(slot);
-        self.consumer(|consumer| consumer.head = consumer.head.wrapping_add(1));
-        self.taken += 1;
+        self.place.head = self.place.head.wrapping_add(1);
         Next::Item(item, state >> WEIGHT_SHIFT)
     }
 
     /// Takes the head if it has this ticket.
     pub(crate) fn next_if(&mut self, ticket: u32) -> Next<T> {
-        if self.consumer(|consumer| consumer.head) == ticket { self.next() } else { Next::End }
+        if self.place.head == ticket { self.next() } else { Next::End }
     }
 
     /// Lets go of the turn; returns also the word as this left it, or as it was found when nothing was taken.
     pub(crate) fn end(mut self) -> (Ended, Word) {
-        self.consumer(Consumer::free_spent);
-        // Release: hands the consumer's state, and what was done with the items, to whoever begins next or sees them done.
-        let before =
-            step!("queue.end", Word(self.queue.word.fetch_sub(u64::from(self.taken), Ordering::Release)));
-        let now = Word(before.0 - u64::from(self.taken));
+        let left = (self.place.head != self.until).then(|| ptr::from_ref(self.head_slot()));
+        self.place.free_spent();
+        let place = self.place;
+        self.queue.consumer.with_mut(|left| {
+            // SAFETY: the turn, which this thread holds up to the next line, is the only user of the consumer's place.
+            unsafe { *left = place }
+        });
+        let taken = u64::from(place.head.wrapping_sub(self.begun));
+        // Release: hands the consumer's place, and what was done with the items, to whoever begins next or sees them done.
+        let before = step!("queue.end", Word(self.queue.word.fetch_sub(taken, Ordering::Release)));
+        let now = Word(before.0 - taken);
         if now.pending() == 0 {
             return (Ended::Idle, now);
         }
-        if self.taken < self.available {
-            let slot = self.head_slot();
-            // Release: hands the consumer's state to the writer; pairs with publish. Relaxed on failure: the turn stays here.
+        if let Some(slot) = left {
+            // SAFETY: the slot is the head's, which is not taken, and its block is not freed before it is.
+            let slot = unsafe { &*slot };
+            // Relaxed: the consumer's place is in the word already, for whoever begins next.
             let awaited = step!(
                 "queue.await",
-                slot.state.compare_exchange(EMPTY, AWAITED, Ordering::Release, Ordering::Relaxed)
+                slot.state.compare_exchange(EMPTY, AWAITED, Ordering::Relaxed, Ordering::Relaxed)
             );
             if awaited.is_ok() {
                 return (Ended::Awaited, now);
@@ -422,7 +436,7 @@ fn take<T>(slot: &Slot<T>) -> T {
     unsafe { value.assume_init() }
 }
 
-impl<T, const N: usize> Consumer<T, N> {
+impl<T, const N: usize> Place<T, N> {
     /// Frees the blocks that the consumer has left and no producer can come to.
     fn free_spent(&mut self) {
         while self.oldest != self.block {

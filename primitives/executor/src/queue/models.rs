@@ -189,6 +189,27 @@ fn tail_moved_past_a_claimed_ticket() {
     });
 }
 
+/// Blocks of two: three producers at the end of a block; one comes in by the tail that another has just moved.
+#[test]
+fn producers_meet_at_the_end_of_a_block() {
+    model("producers meet at the end of a block", || {
+        let (queue, log) = small();
+        push(&queue, &log, 90, 8);
+        let threads = [1, 2].map(|item| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.push(Tracked::new(item), 0, u32::MAX).unwrap())
+        });
+        let _scheduled = queue.push(Tracked::new(3), 0, u32::MAX).unwrap();
+        for thread in threads {
+            let _scheduled = thread.join().unwrap();
+        }
+        consume(&queue, &log, 8);
+        let mut items = log.lock().unwrap().clone();
+        items.sort_unstable();
+        assert_eq!(items, [1, 2, 3, 90]);
+    });
+}
+
 /// Blocks of two: both producers find the block full, one of them moves the tail, and the block behind is freed under them or not.
 #[test]
 fn tail_moved_under_a_producer() {
