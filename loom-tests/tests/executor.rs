@@ -365,6 +365,19 @@ fn close_of_a_worker_racing_submit() {
     });
 }
 
+/// I1: a worker is closed while batches follow each other: what was taken before runs to its end, batch by batch.
+#[test]
+fn close_of_a_worker_racing_the_next_batch() {
+    model("close of a worker racing the next batch", || {
+        let pool = OrderedExecutor::builder().threads(1).spins(0).build().unwrap();
+        let (executor, fates) = executor(1, pool.workers()[0].clone());
+        submit_here(&executor, &fates, &[1, 2]);
+        let unrun = pool.join().unwrap();
+        assert!(unrun.is_empty());
+        assert_eq!(fates.ran(), [1, 2], "both were taken before the close");
+    });
+}
+
 /// A worker is shut down while a job comes: the job runs, comes back to its submitter, or is among the unrun.
 #[test]
 fn shutdown_of_a_worker_racing_submit() {

@@ -52,7 +52,7 @@ fn measure(limit: u32, length: u32) -> (usize, u32, usize) {
     (ruler.longest(), deepest.load(Ordering::Relaxed), hops)
 }
 
-/// I29, R3, Bug13, Bug14: a chain of 1,000 takes the stack of 10, plus what its executor adds.
+/// I29, R3, bug 13, bug 14: a chain of 1,000 takes the stack of 10, plus what its executor adds.
 #[test]
 fn a_chain_of_a_thousand_keeps_the_stack_bounded() {
     let (ten, _, hops) = measure(10, 10);

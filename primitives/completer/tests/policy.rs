@@ -36,7 +36,7 @@ fn inline_runs_inside_the_call_that_asked() {
     assert!(!*pending.lock().unwrap(), "done when the call returns");
 }
 
-/// R4, Bug65: affine runs at once on its worker, and queues one job from anywhere else.
+/// R4, bug 65: affine runs at once on its worker, and queues one job from anywhere else.
 #[test]
 fn affine_runs_at_once_on_its_worker_and_queues_elsewhere() {
     let (worker, thread) = Worker::start();

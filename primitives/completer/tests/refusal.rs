@@ -193,7 +193,7 @@ fn a_read_whose_executor_panics_fails_once() {
     assert_eq!((completer.counts().panics, completer.counts().refused, current_depth()), (1, 1, 0));
 }
 
-/// I24, Bug19: a panic counts as delivered wherever the completion ran, and is not a second end.
+/// I24, bug 19: a panic counts as delivered wherever the completion ran, and is not a second end.
 #[test]
 fn a_read_that_panics_counts_as_delivered() {
     let worker = ManualExecutor::new();

@@ -195,6 +195,30 @@ fn a_worker_outlives_its_executor_and_refuses() {
     until("what was queued has run", || ran.len() == 1);
 }
 
+/// I1: more tasks than one batch takes are queued when the workers are told to end: every batch of them runs.
+#[test]
+fn a_graceful_end_runs_every_batch_that_is_still_to_come() {
+    const TASKS: usize = 5_000;
+    let pool = pool(1);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let executor = BatchingExecutor::builder(move |_: usize| {
+        count.fetch_add(1, Ordering::Relaxed);
+    })
+    .max_items(100)
+    .on_rejected(|rejected| panic!("given back: {rejected}"))
+    .build(pool.workers()[0].clone())
+    .unwrap();
+    let gate = Gate::hold(&pool.workers()[0]);
+    for task in 0..TASKS {
+        executor.submit(task).unwrap();
+    }
+    gate.open();
+    assert!(pool.join().unwrap().is_empty());
+    assert_eq!(ran.load(Ordering::Relaxed), TASKS);
+    assert_eq!(executor.submit(0).unwrap_err().reason, RejectReason::Closed);
+}
+
 #[test]
 fn a_shared_job_that_a_shutdown_leaves_unrun_tells_its_owner() {
     /// How often it ran, and how often it was dropped unrun.

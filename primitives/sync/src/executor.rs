@@ -99,10 +99,11 @@ pub trait SerialExecutor: Executor {
     /// Takes the continuation of the job that is running on this executor now.
     ///
     /// It queues behind everything submitted so far, and it inherits the running job's place: a bounded executor that is merely
-    /// full takes it. Called from elsewhere it is the same as [`submit`](Executor::submit), as it is by default.
+    /// full takes it, and one that is closed and still runs what is queued should too. Called from elsewhere it is the same as
+    /// [`submit`](Executor::submit), as it is by default.
     ///
     /// # Errors
-    /// [`Rejected`] with the same job, unrun, when the executor is closed or unwilling.
+    /// [`Rejected`] with the same job, unrun, when the executor is shut down or unwilling.
     fn resubmit(&self, job: Job) -> Result<(), Rejected<Job>> {
         self.submit(job)
     }

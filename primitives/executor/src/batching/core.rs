@@ -2,7 +2,7 @@
 
 use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use folio_sync::cell::UnsafeCell;
-use folio_sync::{Arc, Job, RejectReason, Rejected, SerialExecutor, SharedJob, hint, thread, unwind};
+use folio_sync::{Arc, Job, Mutex, RejectReason, Rejected, SerialExecutor, SharedJob, hint, thread, unwind};
 
 use super::flush::Waiters;
 use super::frame::Frame;
@@ -25,7 +25,8 @@ pub(super) struct Core<T, const N: usize> {
     pub(super) limits: Limits,
     pub(super) weigh: Option<Weigher<T>>,
     pub(super) failed: Box<dyn Fn(Failure) + Send + Sync>,
-    pub(super) delegate: Arc<dyn SerialExecutor>,
+    /// Let go of when the executor is shut: a batch that still waits there, unbegun, must not keep its own executor alive.
+    pub(super) delegate: Mutex<Option<Arc<dyn SerialExecutor>>>,
     /// The weight of what is queued; counted only under a bound.
     pub(super) queued_weight: AtomicU64,
     /// Set before the word's `SHUT`: by it a running batch stops early. The word decides.
@@ -61,7 +62,11 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
 
     /// Whether this thread is inside a batch, or would run it.
     pub(super) fn is_inside(&self) -> bool {
-        Frame::is_inside(self.identity()) || self.delegate.is_current()
+        Frame::is_inside(self.identity()) || self.delegate().is_some_and(|delegate| delegate.is_current())
+    }
+
+    fn delegate(&self) -> Option<Arc<dyn SerialExecutor>> {
+        self.delegate.lock().clone()
     }
 
     /// Queues a task and schedules a batch if none is.
@@ -119,7 +124,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
     /// error, and all others to the reject handler.
     fn schedule(&self, mut own: Option<u32>, handle: &Arc<dyn SharedJob>) -> Result<(), Rejected<T>> {
         let mut given_back = None;
-        while let HandOver::Refused(reason) = self.hand_over(handle, |job| self.delegate.submit(job)) {
+        while let HandOver::Refused(reason) = self.hand_over(handle, |delegate, job| delegate.submit(job)) {
             // Somebody else has it: a shutdown, or a batch that was queued before.
             let Some(mut turn) = self.queue.begin() else { break };
             if let Some(ticket) = own.take()
@@ -233,7 +238,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
                 Batch::Over if frame.take_again() => batch = self.run_batch(frame),
                 Batch::Over => return,
                 Batch::Again => {
-                    batch = match self.hand_over(handle, |job| self.delegate.resubmit(job)) {
+                    batch = match self.hand_over(handle, |delegate, job| delegate.resubmit(job)) {
                         HandOver::Taken => Batch::Over,
                         HandOver::Refused(reason) => {
                             frame.set_rejecting(true);
@@ -255,14 +260,15 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
     fn hand_over(
         &self,
         handle: &Arc<dyn SharedJob>,
-        submit: impl FnOnce(Job) -> Result<(), Rejected<Job>>,
+        submit: impl FnOnce(&dyn SerialExecutor, Job) -> Result<(), Rejected<Job>>,
     ) -> HandOver {
         // A shutdown that comes after this look finds the turn up and takes it.
         if self.queue.word().has(SHUT) {
             return HandOver::Refused(RejectReason::Closed);
         }
+        let Some(delegate) = self.delegate() else { return HandOver::Refused(RejectReason::Closed) };
         let job = Job::shared(Arc::clone(handle));
-        match unwind::catch(|| submit(job)) {
+        match unwind::catch(|| submit(&*delegate, job)) {
             Ok(Ok(())) => HandOver::Taken,
             Ok(Err(rejected)) => {
                 rejected.value.forget();
@@ -300,6 +306,10 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
         self.stop.store(true, Ordering::Relaxed);
         self.queue.set(CLOSED | SHUT);
         self.give_all_back(RejectReason::Closed);
+        let delegate = self.delegate.lock().take();
+        if let Err(payload) = unwind::catch(|| drop(delegate)) {
+            self.report(Part::Delegate, payload);
+        }
     }
 
     fn complete_flushes(&self, word: Word) {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use folio_sync::atomic::{AtomicBool, AtomicU64};
 use folio_sync::cell::UnsafeCell;
-use folio_sync::{Arc, Rejected, SerialExecutor, SharedJob, arc_dyn, unwind};
+use folio_sync::{Arc, Mutex, Rejected, SerialExecutor, SharedJob, arc_dyn, unwind};
 
 use self::core::{Batches, Core, Handlers, Weigher};
 pub use flush::{Flush, WouldDeadlock};
@@ -23,7 +23,7 @@ pub const DEFAULT_BLOCK: usize = 128;
 /// Hands the tasks of many producers to one serial executor, one submission a batch.
 ///
 /// Tasks are values of one type, run in order by one handler. The first task of an idle executor submits a batch to the delegate;
-/// tasks that come before the batch ends go with it, or with the batch after it. See the [crate](crate) for an example.
+/// tasks that come before the batch ends go with it, or with the batch after it. See the [crate] for an example.
 ///
 /// # Guarantees
 /// * **Order.** If one [`submit`](Self::submit) returned before another began, on whatever threads, its task runs first. Tasks never
@@ -190,7 +190,7 @@ pub enum Part {
     Weigher,
     /// The reject handler: the task counts as given back.
     RejectHandler,
-    /// The delegate, while it was given a batch.
+    /// The delegate, while it was given a batch or dropped.
     Delegate,
     /// A completion of a flush.
     Flush,
@@ -344,7 +344,7 @@ impl<T: Send + 'static, const BLOCK: usize> Builder<T, BLOCK> {
             limits,
             weigh: self.weigh,
             failed: self.failed,
-            delegate: arc_dyn!(delegate => dyn SerialExecutor),
+            delegate: Mutex::new(Some(arc_dyn!(delegate => dyn SerialExecutor))),
             queued_weight: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             waiters: flush::Waiters::default(),

@@ -33,6 +33,11 @@ use crate::queue::word::MOST;
 
 /// A fixed set of named worker threads; a key always maps to the same one.
 ///
+/// # Guarantees
+/// *Progress*: submitting is lock-free, and wakes the worker only when its queue was empty. *Order*: jobs of one key run in the order
+/// of their submission and never overlap. *Memory*: one block for every 64 queued jobs, freed as they are taken; submitting
+/// a shared job allocates nothing else.
+///
 /// ```
 /// use folio_executor::OrderedExecutor;
 /// use folio_sync::Job;
@@ -68,7 +73,9 @@ impl OrderedExecutor {
         &self.workers
     }
 
-    /// The worker of a key; always the same one for equal keys.
+    /// The worker of a key; the same one for equal keys, for the life of this executor.
+    ///
+    /// Not across processes: the choice depends on the number of workers and on the standard library's hasher.
     pub fn worker<K: Hash + ?Sized>(&self, key: &K) -> &Worker {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -80,13 +87,22 @@ impl OrderedExecutor {
 
     /// Submits a job to the worker of a key.
     ///
+    /// # Memory
+    /// A block for every 64 jobs that are queued; nothing else.
+    ///
+    /// # Progress
+    /// Lock-free.
+    ///
     /// # Errors
     /// [`Rejected`] with the job: the worker is full or closed.
     pub fn submit<K: Hash + ?Sized>(&self, key: &K, job: Job) -> Result<(), Rejected<Job>> {
         self.worker(key).submit(job)
     }
 
-    /// Refuses new jobs from now on; those queued run.
+    /// Refuses new jobs from now on; those queued run, and what they continue with.
+    ///
+    /// A [`BatchingExecutor`](crate::BatchingExecutor) on a worker runs all that it has taken, batch after batch. It goes on taking tasks as
+    /// long as its batches follow each other: close it first.
     pub fn close(&self) {
         for worker in &self.workers {
             worker.close();
@@ -104,10 +120,14 @@ impl OrderedExecutor {
 
     /// Closes, waits until all workers have ended, and returns the jobs that did not run.
     ///
-    /// There are such jobs only after [`shutdown_now`](Self::shutdown_now).
+    /// There are such jobs only after [`shutdown_now`](Self::shutdown_now). Run or drop them: a shared job that is dropped tells its owner,
+    /// and a batch of a [`BatchingExecutor`](crate::BatchingExecutor) gives back its tasks only then.
     ///
     /// # Errors
     /// [`WouldDeadlock`] on a thread of one of the workers; the executor is closed then.
+    ///
+    /// # Panics
+    /// When a worker ended by a panic of its own, which is a fault of this crate: those of jobs are contained.
     pub fn join(mut self) -> Result<Vec<Job>, WouldDeadlock> {
         self.close();
         if self.workers.iter().any(SerialExecutor::is_current) {

@@ -252,18 +252,20 @@ impl Worker {
         self.thread.unpark();
     }
 
-    fn push(&self, job: Job, most: u32) -> Result<(), Rejected<Job>> {
-        match self.shared.queue.push(job, 0, most)? {
+    /// Wakes the thread if the push found nobody awake to see it.
+    fn see_to(&self, pushed: Pushed) {
+        match pushed {
             Pushed::MustSchedule(_) => step!("worker.unpark", self.thread.unpark()),
             Pushed::Joined => {}
         }
-        Ok(())
     }
 }
 
 impl Executor for Worker {
     fn submit(&self, job: Job) -> Result<(), Rejected<Job>> {
-        self.push(job, self.shared.capacity.unwrap_or(MOST))
+        let pushed = self.shared.queue.push(job, 0, self.shared.capacity.unwrap_or(MOST))?;
+        self.see_to(pushed);
+        Ok(())
     }
 }
 
@@ -273,8 +275,15 @@ impl SerialExecutor for Worker {
         CURRENT.try_with(Cell::get).is_ok_and(|current| current == self.shared.identity())
     }
 
+    /// Takes the continuation of the running job, also when the worker is full or closed: a graceful end runs it.
     fn resubmit(&self, job: Job) -> Result<(), Rejected<Job>> {
-        if self.is_current() { self.push(job, MOST) } else { self.submit(job) }
+        if !self.is_current() {
+            return self.submit(job);
+        }
+        // The running job is pending until its batch ends, so the thread looks at the queue again.
+        let pushed = self.shared.queue.push_continuation(job)?;
+        self.see_to(pushed);
+        Ok(())
     }
 }
 

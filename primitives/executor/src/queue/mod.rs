@@ -176,10 +176,19 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Appends an item, unless the queue is closed or `most` are pending.
     pub(crate) fn push(&self, item: T, weight: u64, most: u32) -> Result<Pushed, Rejected<T>> {
+        self.push_unless(CLOSED, item, weight, most)
+    }
+
+    /// Appends the continuation of an item that is not done yet: also to a queue that is closed, but not to one that is shut.
+    pub(crate) fn push_continuation(&self, item: T) -> Result<Pushed, Rejected<T>> {
+        self.push_unless(SHUT, item, 0, MOST)
+    }
+
+    fn push_unless(&self, barred: u64, item: T, weight: u64, most: u32) -> Result<Pushed, Rejected<T>> {
         // Relaxed: only a first guess.
         let mut seen = Word(self.word.load(Ordering::Relaxed));
         let claimed = loop {
-            if seen.has(CLOSED) {
+            if seen.has(barred) {
                 return Err(Rejected::new(item, RejectReason::Closed));
             }
             if seen.pending() >= most.min(MOST) {
