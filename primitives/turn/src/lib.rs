@@ -5,6 +5,8 @@
 //! takes steps, the others only leave their bits, and the owner looks at them before it lets go. After a budget of steps it yields
 //! through an executor and keeps ownership meanwhile, so that nothing can come between.
 //!
+//! Known as: strand, serial drain loop with a work-in-progress counter.
+//!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
 //! use std::sync::Arc;
@@ -71,10 +73,10 @@
 //!   in one step with the end of ownership. A panic is propagated only when nobody owns the turn or a queued job does.
 //! * **No nesting.** A step that joins or schedules its own turn is answered at once. An executor that runs, or drops, the yielded
 //!   job inside `submit` only gives it back to the thread that yielded, which goes on: the depth is 1 whatever the budget.
-//! * **Progress.** Recording is wait-free: one read-modify-write. No call waits for the owner: a thread that stops anywhere, in a step
+//! * **Progress.** Recording is lock-free: one read-modify-write. No call waits for the owner: a thread that stops anywhere, in a step
 //!   or in this crate, holds up the work but none of the other threads' calls.
-//! * **Memory.** A turn allocates when it is made, and never again: a yield queues the same job each time. The first turn that a thread
-//!   drives allocates a few words for that thread.
+//! * **Memory.** A turn makes three allocations when it is made (itself, its job, its executor's handle), and none later: a yield queues
+//!   the same job each time. The first turn that a thread drives allocates a few words for that thread, once.
 //!
 //! # Protocol
 //! One word decides: a phase, the demand, and a generation that counts the entries into *running*. Each row is one read-modify-write.

@@ -12,11 +12,15 @@ use crate::work::Work;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "when somebody has to run, only the caller knows it: join or schedule"]
 pub enum Recorded {
-    /// Nobody owns the turn: join it or schedule it. Until somebody does, the demand stays recorded and nothing happens.
+    /// Nobody owns the turn: join it or schedule it.
+    ///
+    /// Until somebody does, the demand stays recorded and nothing happens.
     MustRun,
     /// An owner runs, or is queued: it sees the demand before it lets go.
     Seen,
-    /// Nobody owns the turn and none of the demand calls for an owner: what is outstanding brings one, who sees the demand.
+    /// Nobody owns the turn, and the demand calls for no owner.
+    ///
+    /// What is outstanding brings one, who sees the demand.
     Waits,
 }
 
@@ -34,7 +38,9 @@ pub enum Joined {
     Ran,
     /// This thread used up the budget and queued the rest; ownership went with it.
     Yielded,
-    /// Somebody else owns the turn, or this thread itself further up: the owner sees all demand that was recorded before the call.
+    /// Somebody else owns the turn, or this thread itself further up.
+    ///
+    /// The owner sees all demand that was recorded before the call.
     Elsewhere,
     /// No recorded demand calls for an owner.
     Nothing,

@@ -87,12 +87,12 @@ impl<W: Work> Turn<W> {
     /// Whatever this thread did before, above all what it put into a mailbox, is visible to the step that is given the demand.
     ///
     /// # Progress
-    /// Wait-free: one read-modify-write.
+    /// Lock-free: one read-modify-write.
     pub fn record(&self, demand: Demand) -> Recorded {
         self.core.word.record(demand)
     }
 
-    /// Runs the turn here, if recorded demand calls for an owner and there is none.
+    /// Runs the turn here, if demand calls for an owner and there is none.
     ///
     /// # Progress
     /// Lock-free as far as this crate goes: it never waits for an owner, and runs steps only as the owner.
@@ -110,7 +110,9 @@ impl<W: Work> Turn<W> {
         }
     }
 
-    /// Queues the turn, if recorded demand calls for an owner and there is none; takes no step on this thread.
+    /// Queues the turn if demand calls for an owner.
+    ///
+    /// Takes no step on this thread, and queues nothing where somebody owns the turn already.
     ///
     /// # Memory
     /// Allocates nothing: each time the same job is queued.
@@ -319,11 +321,19 @@ impl<W: Work> Builder<W> {
     }
 
     /// Makes a turn that yields to this executor.
+    ///
+    /// # Memory
+    /// Three allocations: the turn, its job, and the executor's handle. Each thread makes one more when it first drives any turn.
     pub fn yield_to<E: Executor + 'static>(self, executor: E) -> Turn<W> {
         self.build(Destination::Any(arc_dyn!(executor => dyn Executor)))
     }
 
-    /// Makes a turn that yields to this serial executor, by continuing its running job where there is one.
+    /// Makes a turn that yields to this serial executor.
+    ///
+    /// A yield continues the executor's running job where there is one.
+    ///
+    /// # Memory
+    /// Three allocations, as in [`yield_to`](Self::yield_to).
     pub fn yield_to_serial<E: SerialExecutor + 'static>(self, executor: E) -> Turn<W> {
         self.build(Destination::Serial(arc_dyn!(executor => dyn SerialExecutor)))
     }

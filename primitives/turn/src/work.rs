@@ -13,7 +13,9 @@ pub enum Next {
     Again,
     /// There is nothing to do until something is asked.
     Idle,
-    /// There is nothing to do until something outstanding comes back, which will record urgent demand.
+    /// There is nothing to do until something outstanding comes back.
+    ///
+    /// Whatever brings it back records urgent demand.
     Wait,
 }
 
@@ -30,7 +32,9 @@ pub struct Panicked<'a> {
 /// What becomes of a turn whose step panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// This demand is left to do, and the panic goes on to whoever runs the turn, once nobody owns it or a queued job does.
+    /// This demand is left to do, and the panic goes on.
+    ///
+    /// It reaches whoever runs the turn, once nobody owns it or a queued job does.
     Propagate(Demand),
     /// This demand is left to do, and the panic ends here.
     Contain(Demand),
@@ -46,11 +50,12 @@ pub trait Work: Send + Sized + 'static {
     /// than keeping one in the state, which would keep the turn alive for ever.
     fn step(&mut self, turn: &Turn<Self>, demand: Demand) -> Next;
 
-    /// Mends the state after a step panicked, while it is still owned, and says what is left to do.
+    /// Mends the state after a step panicked, and says what is left to do.
     ///
-    /// That demand becomes visible in one step with the end of ownership, and nobody runs for it by itself: a work that wants a later
-    /// try sets a timer here, which records and joins. If it fires before ownership ends, the owner sees its demand and goes on.
-    /// Demand that came before the panic and that no step has seen makes the owner go on, too, within its budget.
+    /// The state is still owned. The demand that is left becomes visible in one step with the end of ownership, and nobody runs for it
+    /// by itself: a work that wants a later try sets a timer here, which records and joins. If it fires before ownership ends, the
+    /// owner sees its demand and goes on. Demand that came before the panic and that no step has seen makes the owner go on, too,
+    /// within its budget.
     ///
     /// By default what the step had been given is left to do, and the panic goes on to whoever runs the turn. A panic of this function
     /// has the same outcome.
@@ -59,7 +64,9 @@ pub trait Work: Send + Sized + 'static {
         Recovery::Propagate(panicked.demand)
     }
 
-    /// Receives the ownership of a queued turn that was dropped unrun, or that could not be queued again by the job it ran in.
+    /// Receives the ownership of a queued turn that never ran.
+    ///
+    /// It was dropped unrun, or could not be queued again by the job it ran in.
     ///
     /// Called on the thread on which that happened: the executor's, or whichever drops its queue, perhaps while it unwinds. A panic
     /// of this function ends there when the job was dropped, and goes on to the executor otherwise.

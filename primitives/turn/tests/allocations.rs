@@ -1,4 +1,4 @@
-//! O15: turns that are joined, scheduled, yielded, refused and waited in allocate nothing.
+//! O15: turns allocate when made and when a thread first drives one, and nothing when joined, scheduled, yielded, refused and waited in.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -63,7 +63,24 @@ mod counted {
 
     pub(crate) fn main() {
         let executor = ManualExecutor::new();
+        let before = Counts::now();
         let turn = Turn::builder(Countdown(5)).budget(2).yield_to(executor.clone());
+        let during = Counts::now() - before;
+        assert_eq!((during.allocations, during.frees), (3, 0), "the turn, its job and the executor's handle");
+
+        // Each thread that drives a turn, once.
+        let drive = || {
+            let before = Counts::now();
+            assert!(turn.record(URGENT).must_run());
+            assert_eq!(turn.join().expect("one step"), Joined::Ran);
+            Counts::now() - before
+        };
+        let counts = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| [drive(), drive()].map(|during| (during.allocations, during.frees)));
+            thread.join().expect("nothing panics")
+        });
+        assert_eq!(counts, [(1, 0), (0, 0)], "the first turn of a thread, and each other one");
+
         for _ in 0..10 {
             round(&turn, &executor);
         }
