@@ -56,7 +56,9 @@ pub enum Policy {
 pub enum Completed {
     /// It ran, inside the call.
     Ran,
-    /// It ran inside the call and panicked; the panic went to the sink, and the result counts as delivered.
+    /// It ran inside the call and panicked; the result counts as delivered.
+    ///
+    /// The panic went to the sink.
     Panicked,
     /// It was queued: it runs elsewhere, or is refused there.
     Queued,
@@ -68,7 +70,9 @@ pub enum Completed {
 pub struct Counts {
     /// Completions that were queued.
     pub queued: u64,
-    /// Times that a queued completion landed on a thread at its limit, and went to the serial executor.
+    /// Times that a queued completion landed on a thread at its limit.
+    ///
+    /// It went to the serial executor then.
     pub landed_at_limit: u64,
     /// Completions that were refused after they were queued.
     pub refused: u64,

@@ -54,13 +54,6 @@
 //! deliver.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(loom),
-    allow(
-        clippy::disallowed_types,
-        reason = "without loom the switch's types are the standard library's own; clippy under loom sees a bypass"
-    )
-)]
 
 mod builder;
 mod completer;

@@ -1,8 +1,28 @@
 //! The depth limit of a process.
+//!
+//! # Guarantees
+//! Every call of a process gives the same limit. Once it was read, a call is one load and allocates nothing; until then it is the
+//! reading of the variable, which no thread waits for another to do.
+//!
+//! # Protocol
+//! | state | next | who moves it |
+//! |---|---|---|
+//! | unread | read: limit and source, for good | the first of the threads that have read the variable; it alone complains |
+//!
+//! # Orderings
+//! | operation | word | ordering | pairs with | why |
+//! |---|---|---|---|---|
+//! | load, exchange | the limit | Relaxed | | the word is all there is to see |
+//!
+//! # Limits
+//! **A departure from the rule that atomics come from the switch**: this one is the standard library's. A `static` needs a `const`
+//! constructor, which the switch's atomics have not under a checker, and a value of the process outlives each execution of a model.
+//! So no model sees this word; it publishes nothing but itself.
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use folio_sync::atomic::Ordering;
 
 /// The environment variable that sets the depth limit of a process.
 pub const DEPTH_LIMIT_VARIABLE: &str = "FOLIO_MAX_COMPLETION_DEPTH";
@@ -27,8 +47,9 @@ pub enum DepthLimitSource {
 /// The depth limit of completers whose builder sets none.
 ///
 /// Taken from the environment variable `FOLIO_MAX_COMPLETION_DEPTH` once per process, when it is first needed; of threads that first
-/// need it at the same time, one takes it for all. The variable is a number in the range of an `i32`: decimal, hexadecimal after `0x` or octal after `0` or `0o`, with a sign if it likes. Zero and
-/// negative numbers mean 1. Anything else means 10, and one line on standard error says so.
+/// need it at the same time, one takes it for all. The variable is a number in the range of an `i32`: decimal, hexadecimal after `0x`
+/// or octal after `0` or `0o`, with a sign if it likes. Zero and negative numbers mean 1. Anything else means 10, and one line on
+/// standard error says so.
 ///
 /// ```
 /// assert!(folio_completer::depth_limit() >= 1);
@@ -45,24 +66,29 @@ pub fn depth_limit_source() -> DepthLimitSource {
 /// The word that [`pack`] never makes: nobody has read the variable yet.
 const UNREAD: u64 = 0;
 
+/// What [`pack`] made for this process.
+#[allow(
+    clippy::disallowed_types,
+    reason = "a static needs a const constructor, which the switch's atomics have not under a checker"
+)]
+static LIMIT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(UNREAD);
+
 fn of_process() -> (u32, DepthLimitSource) {
-    // The standard atomic: a value of the whole process outlives every execution of a model, and a checker's could not be static.
-    static LIMIT: AtomicU64 = AtomicU64::new(UNREAD);
     // Relaxed: the word is all there is to see.
     match LIMIT.load(Ordering::Relaxed) {
-        UNREAD => read_for_all(&LIMIT),
+        UNREAD => read_for_all(),
         word => unpack(word),
     }
 }
 
 /// Reads the variable; whoever is the first to fill the word has read it for all, and alone complains.
 #[cold]
-fn read_for_all(word: &AtomicU64) -> (u32, DepthLimitSource) {
+fn read_for_all() -> (u32, DepthLimitSource) {
     let value = std::env::var_os(DEPTH_LIMIT_VARIABLE);
     let (limit, source) = interpret(value.as_deref());
     // Relaxed, also when another was first: the word is all there is to see.
     if let Err(first) =
-        word.compare_exchange(UNREAD, pack(limit, source), Ordering::Relaxed, Ordering::Relaxed)
+        LIMIT.compare_exchange(UNREAD, pack(limit, source), Ordering::Relaxed, Ordering::Relaxed)
     {
         return unpack(first);
     }

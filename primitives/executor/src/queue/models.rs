@@ -1,7 +1,7 @@
 //! Models of the queue: producers that consume when they must.
+#![allow(clippy::disallowed_types, reason = "what the model must not see is kept in standard types")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
-#[allow(clippy::disallowed_types, reason = "what the model must not see is kept in standard types")]
 use std::sync::Mutex as Unseen;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
