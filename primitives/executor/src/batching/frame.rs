@@ -23,7 +23,7 @@ pub(crate) struct Frame {
 impl Frame {
     /// Runs `body` inside a frame of this executor.
     ///
-    /// `body` must not unwind: the frame would be left behind. Its callers contain all user code.
+    /// The frame is unlinked when `body` unwinds too, though its callers contain all user code.
     pub(crate) fn within<R>(executor: *const (), rejecting: bool, body: impl FnOnce(&Self) -> R) -> R {
         struct Leave(*const Frame);
 
