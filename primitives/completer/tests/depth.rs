@@ -52,7 +52,7 @@ fn measure(limit: u32, length: u32) -> (usize, u32, usize) {
     (ruler.longest(), deepest.load(Ordering::Relaxed), hops)
 }
 
-/// I29, R3, bug 13, bug 14: a chain of 1,000 takes the stack of 10, plus what its executor adds.
+/// 4.7, I29, R3, bug 13, bug 14: a chain of 1,000 takes the stack of 10, plus what its executor adds.
 #[test]
 fn a_chain_of_a_thousand_keeps_the_stack_bounded() {
     let (ten, _, hops) = measure(10, 10);
@@ -67,7 +67,7 @@ fn a_chain_of_a_thousand_keeps_the_stack_bounded() {
     assert!(unbounded > 20 * ten, "{unbounded} bytes, where a chain of ten takes {ten}");
 }
 
-/// I29, I30, R3: the 11th completion leaves the thread, and an independent one overtakes it.
+/// 1.13, 4.7, I29, I30, R3: the 11th completion leaves the thread, and an independent one overtakes it.
 #[test]
 fn the_eleventh_leaves_the_thread_and_an_independent_one_overtakes_it() {
     let (completer, serial, overflow) = inline(10);
@@ -104,7 +104,7 @@ fn nest(completer: &InlineCompleter, order: &Arc<Mutex<Vec<u32>>>, number: u32, 
     assert_eq!(outcome, expected, "completion {number}");
 }
 
-/// I29, R3: independent completions stay inline, one after another, whatever the owner's worker is busy with.
+/// 4.7, I29, R3: independent completions stay inline, one after another, whatever the owner's worker is busy with.
 #[test]
 fn independent_completions_stay_inline_while_the_worker_is_blocked() {
     let (worker, thread) = Worker::start();
@@ -140,7 +140,7 @@ fn independent_completions_stay_inline_while_the_worker_is_blocked() {
     thread.join().unwrap();
 }
 
-/// R3: at limit 1 every nested completion is queued, and 0 means 1.
+/// 1.13, R3: at limit 1 every nested completion is queued, and 0 means 1.
 #[test]
 fn at_limit_one_every_nested_completion_is_queued() {
     for limit in [1, 0] {
@@ -153,7 +153,7 @@ fn at_limit_one_every_nested_completion_is_queued() {
     }
 }
 
-/// I29: a panic at any depth leaves the counter as it was.
+/// 1.13, I29: a panic at any depth leaves the counter as it was.
 #[test]
 fn a_panic_restores_the_depth() {
     let sunk = Arc::new(Mutex::new(Vec::new()));

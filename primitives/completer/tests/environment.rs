@@ -35,7 +35,7 @@ fn process(value: Option<&OsStr>) -> (String, usize) {
     (line.to_owned(), complaints)
 }
 
-/// I31, R3: every form of the limit, told by its source, and complained about once if it is malformed.
+/// 1.13, 4.7, I31, R3: every form of the limit, told by its source, and complained about once if it is malformed.
 #[test]
 fn the_limit_of_a_process_is_read_in_every_form() {
     assert_eq!(process(None), ("10 Default".to_owned(), 0));

@@ -17,7 +17,7 @@ use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Arc, Executor, Job};
 use support::{Always, Does, Mailbox, Worker, count};
 
-/// R2, I34: the completion runs inside the asking call, re-enters, and finds the pending state that was set before it.
+/// 1.13, R2, I34: the completion runs inside the asking call, re-enters, and finds the pending state that was set before it.
 #[test]
 fn inline_runs_inside_the_call_that_asked() {
     let completer = InlineCompleter::inline(ManualExecutor::new());
@@ -36,7 +36,7 @@ fn inline_runs_inside_the_call_that_asked() {
     assert!(!*pending.lock().unwrap(), "done when the call returns");
 }
 
-/// R4, bug 65: affine runs at once on its worker, and queues one job from anywhere else.
+/// 1.13, 4.7, R4, bug 65: affine runs at once on its worker, and queues one job from anywhere else.
 #[test]
 fn affine_runs_at_once_on_its_worker_and_queues_elsewhere() {
     let (worker, thread) = Worker::start();
@@ -60,7 +60,7 @@ fn affine_runs_at_once_on_its_worker_and_queues_elsewhere() {
     thread.join().unwrap();
 }
 
-/// I29, R3, R4: affine at the limit queues on its worker, never on the overflow executor.
+/// 1.13, 4.7, I29, R3, R4: affine at the limit queues on its worker, never on the overflow executor.
 #[test]
 fn affine_queues_on_its_worker_at_the_limit() {
     let worker = ManualExecutor::new();
@@ -106,7 +106,7 @@ fn a_full_worker_takes_the_continuation_of_its_own_job() {
     assert_eq!((worker.run_all(), completer.counts().panics), (3, 0));
 }
 
-/// I30: overflow in inline mode never waits behind the serial executor.
+/// 1.13, I30: overflow in inline mode never waits behind the serial executor.
 #[test]
 fn inline_overflow_does_not_wait_behind_the_worker() {
     let worker = ManualExecutor::new();
@@ -125,7 +125,7 @@ fn inline_overflow_does_not_wait_behind_the_worker() {
     );
 }
 
-/// I30, R3: what lands at the limit again goes to the serial executor, and is counted.
+/// 1.13, I30, R3: what lands at the limit again goes to the serial executor, and is counted.
 #[test]
 fn what_lands_at_the_limit_goes_to_the_serial_executor() {
     let worker = ManualExecutor::new();
@@ -143,7 +143,7 @@ fn what_lands_at_the_limit_goes_to_the_serial_executor() {
     assert_eq!(ran.load(Ordering::Relaxed), 2);
 }
 
-/// I31: what the builder was given is fixed, whatever its givers change afterwards.
+/// 1.13, 4.7, I31: what the builder was given is fixed, whatever its givers change afterwards.
 #[test]
 fn policy_and_limit_are_captured_when_built() {
     struct Settings {

@@ -55,7 +55,7 @@ fn chain(
     assert!(matches!(outcome, Ok(Completed::Ran | Completed::Queued)), "{outcome:?}");
 }
 
-/// I29, I30: a chain goes on in the pool, on bounded stacks, without the owner's worker.
+/// 1.13, I29, I30: a chain goes on in the pool, on bounded stacks, without the owner's worker.
 #[test]
 fn a_long_chain_goes_on_in_the_pool() {
     let _pool = pool();
@@ -91,7 +91,7 @@ fn a_long_chain_goes_on_in_the_pool() {
     assert_eq!((counts.landed_at_limit, counts.panics, worker.submissions()), (0, 0, 0));
 }
 
-/// R8: a chain that crosses a boundary asks its next leg of the serial executor, and is complete there, at depth one.
+/// 4.7, R8: a chain that crosses a boundary asks its next leg of the serial executor, and is complete there, at depth one.
 #[test]
 fn a_chain_on_the_pool_returns_to_the_serial_executor_across_a_boundary() {
     let _pool = pool();
@@ -184,7 +184,7 @@ fn a_panic_does_not_reach_the_pool() {
     assert_eq!(told.recv_timeout(LONG), Ok(7));
 }
 
-/// I30: on a worker of a pool of one the serial executor is used: that worker may be the one that waits.
+/// 1.13, I30: on a worker of a pool of one the serial executor is used: that worker may be the one that waits.
 #[test]
 fn a_pool_of_one_that_asks_is_not_used() {
     let _pool = pool();
@@ -204,7 +204,7 @@ fn a_pool_of_one_that_asks_is_not_used() {
     assert!(format!("{affine:?}").contains("overflow: Serial"), "{affine:?}");
 }
 
-/// I30: a process whose global pool has one worker, or none, queues overflow on the serial executor.
+/// 1.13, I30: a process whose global pool has one worker, or none, queues overflow on the serial executor.
 #[test]
 fn a_pool_that_is_small_or_absent_is_not_used() {
     let one = child("RAYON_NUM_THREADS", "1");

@@ -54,7 +54,7 @@ fn ask(completer: &InlineCompleter, read: &Read) -> Option<Completed> {
     }
 }
 
-/// I24, R5: affine and off its worker, a refused read is released and fails once, after one attempt.
+/// 1.13, 4.7, I24, R5: affine and off its worker, a refused read is released and fails once, after one attempt.
 #[test]
 fn an_affine_read_that_is_refused_fails_once() {
     let worker = Always::new(Does::Refuse);
@@ -64,7 +64,7 @@ fn an_affine_read_that_is_refused_fails_once() {
     assert_eq!((worker.attempts(), current_depth()), (1, 0));
 }
 
-/// I24, R5: in both modes a read that is refused at the limit is released and fails once, after one attempt.
+/// 1.13, 4.7, I24, R5: in both modes a read that is refused at the limit is released and fails once, after one attempt.
 #[test]
 fn a_read_that_is_refused_at_the_limit_fails_once() {
     let worker = Always::new(Does::Refuse).current();
@@ -193,7 +193,7 @@ fn a_read_whose_executor_panics_fails_once() {
     assert_eq!((completer.counts().panics, completer.counts().refused, current_depth()), (1, 1, 0));
 }
 
-/// I24, bug 19: a panic counts as delivered wherever the completion ran, and is not a second end.
+/// 1.13, I24, bug 19: a panic counts as delivered wherever the completion ran, and is not a second end.
 #[test]
 fn a_read_that_panics_counts_as_delivered() {
     let worker = ManualExecutor::new();
