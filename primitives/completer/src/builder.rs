@@ -61,8 +61,12 @@ impl Builder {
 
     /// The completer. What it was given here never changes.
     ///
-    /// An inline completer without an overflow executor looks here, once, for rayon's global pool (feature `rayon`): without one,
-    /// or with one of a single worker, its overflow goes to the serial executor.
+    /// An inline completer without an overflow executor looks here, once, for rayon's global pool (feature `rayon`): where it cannot
+    /// start, or has a single worker, overflow goes to the serial executor.
+    ///
+    /// # Threads
+    /// That look starts rayon's global pool, with its threads, if nothing in the process has; on a worker of another rayon pool it
+    /// starts nothing. With an [`overflow`](Self::overflow) executor, in affine mode, or without the feature no thread is started.
     pub fn build(self) -> InlineCompleter {
         let overflow = match (self.policy, self.overflow) {
             (Policy::Affine, _) => Overflow::Serial,

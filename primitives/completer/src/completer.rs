@@ -109,6 +109,9 @@ impl InlineCompleter {
     }
 
     /// A completer that runs completions on whatever thread has the result.
+    ///
+    /// # Threads
+    /// With the feature `rayon` this starts rayon's global pool if nothing has; see [`Builder::build`].
     pub fn inline(serial: impl SerialExecutor + 'static) -> Self {
         Self::builder(Policy::Inline, serial).build()
     }

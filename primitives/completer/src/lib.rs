@@ -42,9 +42,9 @@
 //! * Callbacks must come in order: give them one queue.
 //!
 //! # Overflow
-//! By default (feature `rayon`) what reaches the limit goes to rayon's existing global pool, first in first out. If a host wants to
-//! set that pool up itself, it does so before it builds the first completer. The pool is shared: **the host's own jobs delay
-//! overflow**. A worker that waits in the host's `join` steals jobs meanwhile: **a completion may run inside the host's `join`, under
+//! By default (feature `rayon`) what reaches the limit goes to rayon's global pool, first in first out. **Building an inline completer
+//! without an overflow executor starts that pool** if nothing in the process has. A host that wants to set it up itself does so before
+//! it builds the first completer. The pool is shared: **the host's own jobs delay overflow**. A worker that waits in the host's `join` steals jobs meanwhile: **a completion may run inside the host's `join`, under
 //! the locks that the host holds there**. A host that holds locks across `join` gives the builder an executor of its own. On a
 //! worker of another rayon pool, what reaches the limit stays in that pool, unless it has one worker only.
 //!

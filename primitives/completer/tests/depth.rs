@@ -223,6 +223,7 @@ fn completers_share_the_depth_of_a_thread() {
         .unwrap();
     assert_eq!(*ends.lock().unwrap(), [Completed::Queued, Completed::Ran, Completed::Ran]);
     assert_eq!((overflow_of_one.queued(), overflow_of_other.queued()), (1, 1));
+    assert_eq!((overflow_of_one.run_all(), overflow_of_other.run_all()), (1, 1));
 }
 
 /// I29: threads that share a completer do not share its depth.

@@ -169,6 +169,7 @@ fn policy_and_limit_are_captured_when_built() {
     assert_eq!(after.complete(|| ()).unwrap(), Completed::Ran);
     assert_eq!(before.complete(|| ()).unwrap(), Completed::Queued);
     assert_eq!(worker.queued(), 2);
+    assert_eq!(worker.run_all(), 2);
 }
 
 /// Asks once more when it is dropped.

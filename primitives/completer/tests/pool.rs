@@ -242,4 +242,6 @@ fn in_a_child_process() {
     let built = format!("{completer:?}");
     let overflow = built.split("overflow: ").nth(1).unwrap().split(',').next().unwrap();
     println!("built with overflow: {overflow}, {} queued there", worker.queued());
+    // What is queued keeps its completer alive, and that the worker.
+    worker.run_all();
 }
