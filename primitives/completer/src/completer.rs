@@ -84,6 +84,10 @@ pub struct Counts {
 ///
 /// The policy, the limit and the executors are captured when it is built. Clones are the same completer.
 ///
+/// # Memory
+/// A queued completion keeps its completer, and so its executors, alive until it is run or dropped: an executor that is let go of with
+/// completions queued is never freed, unless it drops what it has.
+///
 /// ```
 /// use folio_completer::{Completed, InlineCompleter};
 /// use folio_sync::test_util::ManualExecutor;
