@@ -44,9 +44,10 @@
 //! # Overflow
 //! By default (feature `rayon`) what reaches the limit goes to rayon's global pool, first in first out. **Building an inline completer
 //! without an overflow executor starts that pool** if nothing in the process has. A host that wants to set it up itself does so before
-//! it builds the first completer. The pool is shared: **the host's own jobs delay overflow**. A worker that waits in the host's `join` steals jobs meanwhile: **a completion may run inside the host's `join`, under
-//! the locks that the host holds there**. A host that holds locks across `join` gives the builder an executor of its own. On a
-//! worker of another rayon pool, what reaches the limit stays in that pool, unless it has one worker only.
+//! it builds the first completer. The pool is shared: **the host's own jobs delay overflow**. A worker that waits in the host's
+//! `join` steals jobs meanwhile: **a completion may run inside the host's `join`, under the locks that the host holds there**. A host
+//! that holds locks across `join` gives the builder an executor of its own. On a worker of another rayon pool, what reaches the limit
+//! stays in that pool, unless it has one worker only.
 //!
 //! # Panics
 //! A completion that panics has had its result: it counts as delivered, on whichever thread it ran, and the panic goes to the sink
