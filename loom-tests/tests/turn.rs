@@ -289,7 +289,7 @@ fn demand_racing_release() {
     rig.assert_free();
 }
 
-/// I24, O1, O12, D1, D2, D4: demand that comes while the owner is about to let go is seen by it or runs anew.
+/// O1, O12, D1, D2, D4: demand that comes while the owner is about to let go is seen by it or runs anew.
 #[test]
 fn demand_racing_release_is_seen() {
     model("demand racing release", demand_racing_release);

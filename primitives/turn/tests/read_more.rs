@@ -23,6 +23,10 @@ type OnPass = Box<dyn FnMut(&Dispatcher) + Send>;
 #[derive(Default)]
 struct Dispatcher {
     passes: AtomicUsize,
+    /// How many requests were made, each counted before it is.
+    asked: AtomicUsize,
+    /// How many of them the last pass found made.
+    covered: AtomicUsize,
     inside: AtomicUsize,
     /// What the coming passes do beyond counting.
     scripts: Mutex<VecDeque<OnPass>>,
@@ -39,6 +43,8 @@ impl Work for Pass {
         assert_eq!(demand, READ, "a pass is run for a request");
         assert_eq!(self.dispatcher.inside.fetch_add(1, Ordering::Relaxed), 0, "passes nest");
         self.dispatcher.passes.fetch_add(1, Ordering::Relaxed);
+        // The demand that brought the pass here publishes the count before it.
+        self.dispatcher.covered.store(self.dispatcher.asked.load(Ordering::Relaxed), Ordering::Relaxed);
         let script = self.dispatcher.scripts.lock().pop_front();
         let ran = catch(|| {
             if let Some(mut script) = script {
@@ -188,6 +194,7 @@ fn each_request_is_followed_by_a_pass() {
         let ask = || {
             for _ in 0..REQUESTS {
                 let before = dispatcher.passes.load(Ordering::Relaxed);
+                dispatcher.asked.fetch_add(1, Ordering::Relaxed);
                 if dispatcher.read_more() == Joined::Ran {
                     assert!(dispatcher.passes.load(Ordering::Relaxed) > before);
                 }
@@ -200,6 +207,7 @@ fn each_request_is_followed_by_a_pass() {
     });
     let passes = dispatcher.passes();
     assert!((1..=3 * REQUESTS).contains(&passes), "{passes}");
+    assert_eq!(dispatcher.covered.load(Ordering::Relaxed), 3 * REQUESTS, "a request had no pass after it");
     assert_eq!(dispatcher.turn().join().unwrap(), Joined::Nothing, "no request is left");
     dispatcher.close();
 }

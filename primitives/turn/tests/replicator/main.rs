@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use folio_sync::Mutex;
-use model::{Replicator, State};
+use folio_sync::unwind::catch;
+use model::{Planted, Replicator, State, Timers};
 use world::{Event, ReadError};
 
 /// A replicator that is checked at its end: nothing held, everything released, never nested.
@@ -27,7 +28,11 @@ impl Rig {
     }
 
     fn with_budget(budget: u32) -> Self {
-        Self(Replicator::new(budget))
+        Self(Replicator::new(budget, Planted::Nothing))
+    }
+
+    fn with_fault(planted: Planted) -> Self {
+        Self(Replicator::new(64, planted))
     }
 
     /// Cached batches of these sizes.
@@ -211,7 +216,11 @@ fn a_failed_read_waits_for_the_timer_or_for_demand() {
 /// O11, O12, I64, 11.6: race 8: an acknowledgement while the read is outstanding queues nothing and allows one immediate retry.
 #[test]
 fn an_acknowledgement_during_a_read_allows_one_retry() {
-    let rig = Rig::new();
+    race_8(Planted::Nothing);
+}
+
+fn race_8(planted: Planted) {
+    let rig = Rig::with_fault(planted);
     rig.cache([2]);
     rig.on_send(|_, _| ());
     rig.read_more();
@@ -226,22 +235,28 @@ fn an_acknowledgement_during_a_read_allows_one_retry() {
     assert_eq!((rig.world.reads(), rig.executor.submissions()), (4, 0));
 }
 
-/// O14, 11.6: race 9: where no timer can be set, the replicator ends.
+/// O14, 11.6: race 9: where no timer can be set, whether it is refused or the timers throw, the replicator ends.
 #[test]
 fn a_retry_that_cannot_be_scheduled_terminates() {
-    let rig = Rig::new();
-    rig.timers_refuse.store(true, Ordering::Relaxed);
-    rig.reading();
-    rig.world.fail(ReadError::TooManyRequests, 0);
-    assert_eq!((rig.state(), rig.has_timer(), rig.world.reads()), (State::Terminated, false, 1));
-    rig.read_more();
-    assert_eq!(rig.world.reads(), 1);
+    for timers in [Timers::Refuse, Timers::Panic] {
+        let rig = Rig::new();
+        *rig.timers.lock() = timers;
+        rig.reading();
+        rig.world.fail(ReadError::TooManyRequests, 0);
+        assert_eq!((rig.state(), rig.has_timer(), rig.world.reads()), (State::Terminated, false, 1));
+        rig.read_more();
+        assert_eq!(rig.world.take_events(), [Event::Read(0), Event::ProducerClosed]);
+    }
 }
 
-/// O13, I65, 11.6: race 11: a producer start that brings a result forth and then throws neither releases that result nor reads it again.
+/// O13, I65, 11.6: race 11: a producer start that throws after a new owner submitted a result neither releases that nor reads it again.
 #[test]
 fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
-    let rig = Rig::new();
+    race_11(Planted::Nothing);
+}
+
+fn race_11(planted: Planted) {
+    let rig = Rig::with_fault(planted);
     rig.on_send(|_, _| ());
     rig.reading();
     rig.set_state(State::Disconnected);
@@ -250,14 +265,17 @@ fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
         std::thread::scope(|scope| {
             scope.spawn(|| replicator.read_more()).join().unwrap();
         });
+        assert_eq!(replicator.world.sent(), [0], "a new owner was here before the start is over");
         std::panic::resume_unwind(Box::new("the start failed late"));
     });
     rig.world.producer.lock().on_start = Some(hook);
     rig.world.complete(1);
+    assert_eq!(rig.world.take_events(), [Event::Read(0)], "the result is held, and nobody owns the turn");
+    assert_eq!(rig.executor.run_all(), 1);
     assert!(rig.has_timer());
     assert_eq!(
         rig.world.take_events(),
-        [Event::Read(0), Event::ProducerStart, Event::Sent(0), Event::Read(1)],
+        [Event::ProducerStart, Event::Sent(0), Event::Read(1)],
         "submitted once; no cancel, no rewind"
     );
 }
@@ -265,24 +283,52 @@ fn a_late_error_of_the_producer_start_leaves_the_result_alone() {
 /// O9, R5, I27, 11.6: race 12: a completion that was rejected after the cursor advanced is followed by a rewind before the next read.
 #[test]
 fn a_rejected_completion_rewinds_before_the_next_read() {
-    for state in [State::Started, State::Disconnected] {
-        let rig = Rig::new();
-        rig.cache([1]);
-        rig.on_send(|_, _| ());
-        rig.read_more();
-        rig.on_sent(0, true);
-        assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Sent(0), Event::Read(1)]);
-        // Only the acknowledgement's demand may remain.
-        rig.set_state(state);
-        rig.world.fail(ReadError::Rejected, 2);
-        if state == State::Started {
-            assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(1)]);
-            continue;
+    race_12(State::Started, Planted::Nothing);
+    race_12(State::Disconnected, Planted::Nothing);
+}
+
+fn race_12(state: State, planted: Planted) {
+    let rig = Rig::with_fault(planted);
+    rig.cache([1]);
+    rig.complete_sends();
+    rig.read_more();
+    assert_eq!(rig.world.take_events(), [Event::Read(0), Event::Sent(0), Event::Read(1)]);
+    // Only this demand may remain.
+    rig.read_more();
+    rig.set_state(state);
+    rig.world.fail(ReadError::Rejected, 2);
+    if state == State::Started {
+        assert_eq!(rig.world.take_events(), [Event::Rewind, Event::Read(1)]);
+        return;
+    }
+    assert_eq!((rig.world.take_events(), rig.executor.run_all()), (vec![Event::Rewind], 1));
+    assert_eq!(rig.world.take_events(), [Event::ProducerStart]);
+    rig.set_state(State::Started);
+    rig.read_more();
+    assert_eq!(rig.world.take_events(), [Event::Read(1)]);
+}
+
+type Race = fn(Planted);
+
+/// 11.6: without what each of three races is about, exactly that race is lost: the negative controls.
+#[test]
+fn each_race_is_lost_without_what_it_is_about() {
+    let races: [(&str, Race); 4] = [
+        ("8", race_8),
+        ("11", race_11),
+        ("12, started", |planted| race_12(State::Started, planted)),
+        ("12, disconnected", |planted| race_12(State::Disconnected, planted)),
+    ];
+    for (planted, lost) in [
+        (Planted::Nothing, None),
+        (Planted::NoShortcutWhilePending, Some("8")),
+        (Planted::StartErrorEscapes, Some("11")),
+        (Planted::NoRewindWhileDisconnected, Some("12, disconnected")),
+    ] {
+        for (name, race) in races {
+            let held = catch(|| race(planted)).is_ok();
+            assert_eq!(held, lost != Some(name), "race {name} with {planted:?}");
         }
-        assert_eq!(rig.world.take_events(), [Event::Rewind, Event::ProducerStart]);
-        rig.set_state(State::Started);
-        rig.read_more();
-        assert_eq!(rig.world.take_events(), [Event::Read(1)]);
     }
 }
 
@@ -310,23 +356,29 @@ fn send_callbacks_queue_one_turn() {
     }
 }
 
-/// O4, O14, O16, 11.6: race 14: an executor that rejects the acknowledgement's turn ends the replicator, on a thread that runs no step.
+/// O4, O14, O16, 11.6: race 14: an executor that rejects the acknowledgement's turn ends the replicator, even where the end's hook throws.
 #[test]
 fn a_rejected_acknowledgement_turn_terminates() {
-    let rig = Rig::new();
-    rig.on_send(|_, _| ());
-    rig.cache([2]);
-    rig.read_more();
-    rig.world.fail(ReadError::TooManyRequests, 0);
-    rig.world.take_events();
-    rig.executor.close();
-    rig.on_sent(0, true);
-    assert_eq!(rig.state(), State::Terminated);
-    assert_eq!(rig.world.take_events(), [Event::ProducerClosed], "no cursor call");
-    rig.on_sent(1, true);
-    rig.read_more();
-    assert_eq!(rig.world.take_events(), []);
-    assert_eq!((rig.tasks(), rig.has_timer()), (0, false));
+    for throws in [false, true] {
+        let rig = Rig::new();
+        rig.on_send(|_, _| ());
+        rig.cache([2]);
+        rig.read_more();
+        rig.world.fail(ReadError::TooManyRequests, 0);
+        rig.world.take_events();
+        if throws {
+            let hook = rig.hook(|_| std::panic::resume_unwind(Box::new("the end")));
+            rig.world.producer.lock().closing = Some(hook);
+        }
+        rig.executor.close();
+        rig.on_sent(0, true);
+        assert_eq!(rig.state(), State::Terminated);
+        assert_eq!(rig.world.take_events(), [Event::ProducerClosed], "no cursor call");
+        rig.on_sent(1, true);
+        rig.read_more();
+        assert_eq!(rig.world.take_events(), []);
+        assert_eq!((rig.tasks(), rig.world.live(), rig.has_timer()), (0, 0, false));
+    }
 }
 
 /// O14, O16: a queued acknowledgement turn that is dropped with its executor's queue ends the replicator in the same way.

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use folio_sync::Mutex;
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::unwind::{catch, discard};
+use folio_sync::{Executor, Job, Mutex};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
 
-use crate::world::{Entry, Event, MONITOR_HELD, ReadError, ReadResult, World};
+use crate::world::{Entry, MONITOR_HELD, ReadError, ReadResult, World};
 
 const READ: Demand = Demand::soft(0);
 const RESULT: Demand = Demand::urgent(0);
@@ -31,6 +31,26 @@ impl State {
     fn is_terminal(self) -> bool {
         matches!(self, Self::Terminating | Self::Terminated)
     }
+}
+
+/// A fault that a replicator is made with, so that the race which is about it must be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planted {
+    Nothing,
+    /// What an acknowledgement asks for while a read is outstanding is not left to that read's owner.
+    NoShortcutWhilePending,
+    /// A rejected completion is followed by a rewind only while the producer is there.
+    NoRewindWhileDisconnected,
+    /// An error of the producer's start goes the way of a step's.
+    StartErrorEscapes,
+}
+
+/// What the timers do with the next retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timers {
+    Take,
+    Refuse,
+    Panic,
 }
 
 struct Task {
@@ -86,7 +106,8 @@ pub(crate) struct Replicator {
     pub(crate) world: World,
     pub(crate) monitor: Mutex<Monitor>,
     pub(crate) executor: ManualExecutor,
-    pub(crate) timers_refuse: AtomicBool,
+    pub(crate) timers: Mutex<Timers>,
+    planted: Planted,
     /// The largest number of tasks there was at a time.
     pub(crate) most_tasks: AtomicUsize,
     turn: Mutex<Option<Turn<Owner>>>,
@@ -101,7 +122,7 @@ pub(crate) struct Owner {
 }
 
 impl Replicator {
-    pub(crate) fn new(budget: u32) -> Arc<Self> {
+    pub(crate) fn new(budget: u32, planted: Planted) -> Arc<Self> {
         let replicator = Arc::new(Self {
             world: World::default(),
             monitor: Mutex::new(Monitor {
@@ -112,7 +133,8 @@ impl Replicator {
                 next_id: 0,
             }),
             executor: ManualExecutor::new(),
-            timers_refuse: AtomicBool::new(false),
+            timers: Mutex::new(Timers::Take),
+            planted,
             most_tasks: AtomicUsize::new(0),
             turn: Mutex::new(None),
         });
@@ -228,11 +250,43 @@ impl Replicator {
     }
 
     fn arm_timer(&self) {
-        if self.timers_refuse.load(Ordering::Relaxed) {
-            self.end();
-            return;
+        let timers = *self.timers.lock();
+        let taken = catch(|| match timers {
+            Timers::Take => true,
+            Timers::Refuse => false,
+            Timers::Panic => std::panic::resume_unwind(Box::new("the timers")),
+        });
+        match taken {
+            Ok(true) => self.monitor.lock().timer = true,
+            Ok(false) => self.end(),
+            Err(error) => {
+                discard(error);
+                self.end();
+            }
         }
-        self.monitor.lock().timer = true;
+    }
+
+    /// Starts the producer, as a job of its own: nobody owns the turn for it, and its late error is nobody's.
+    fn start_producer(self: &Arc<Self>) {
+        let replicator = Arc::clone(self);
+        let start = Job::new(move || {
+            let Err(error) = catch(|| replicator.world.start_producer()) else { return };
+            if replicator.planted == Planted::StartErrorEscapes {
+                replicator.recover();
+                replicator.own(CANCEL | REWIND);
+            }
+            // The timer is there; the error ends here, whatever the start did before it.
+            discard(error);
+        });
+        if let Err(refused) = self.executor.submit(start) {
+            // The timer brings the next try.
+            drop(refused);
+        }
+    }
+
+    fn recover(&self) {
+        self.monitor.lock().skip_all();
+        self.arm_timer();
     }
 
     /// Terminates by the owner, or with its ownership in hand.
@@ -254,7 +308,10 @@ impl Replicator {
         };
         drop(unsubmitted);
         self.monitor.lock().recycle();
-        self.world.log(Event::ProducerClosed);
+        if let Err(error) = catch(|| self.world.close_producer()) {
+            // The end is an end, whatever its hook does.
+            discard(error);
+        }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -306,11 +363,8 @@ impl Owner {
 
     fn hold(&mut self, state: State) -> Next {
         self.replicator.arm_timer();
-        if state == State::Disconnected
-            && let Err(error) = catch(|| self.replicator.world.start_producer())
-        {
-            // The timer is there; the error ends here, whatever the start did before it.
-            discard(error);
+        if state == State::Disconnected {
+            self.replicator.start_producer();
         }
         Next::Idle
     }
@@ -327,7 +381,9 @@ impl Owner {
         let count = entries.len();
         let mut released = 0;
         if let Some(error) = error {
-            self.rewind |= error == ReadError::Rejected;
+            let dropped =
+                replicator.planted == Planted::NoRewindWhileDisconnected && state == State::Disconnected;
+            self.rewind |= error == ReadError::Rejected && !dropped;
             if state == State::Started {
                 replicator.arm_timer();
             }
@@ -393,6 +449,9 @@ impl Work for Owner {
         }
         let (oldest, state) = self.oldest();
         match oldest {
+            Oldest::Pending(_) if self.replicator.planted == Planted::NoShortcutWhilePending => {
+                return Next::Idle;
+            }
             Oldest::Pending(_) => return Next::Wait,
             Oldest::Result { good: true, .. } if state == State::Disconnected => return self.hold(state),
             Oldest::Result { id, .. } => {
@@ -424,8 +483,7 @@ impl Work for Owner {
             self.replicator.end();
             return Recovery::Contain(Demand::NONE);
         }
-        self.replicator.monitor.lock().skip_all();
-        self.replicator.arm_timer();
+        self.replicator.recover();
         Recovery::Contain(CANCEL | REWIND)
     }
 

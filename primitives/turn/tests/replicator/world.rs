@@ -78,6 +78,7 @@ pub(crate) struct Producer {
     /// Called with each position that was sent, outside of any lock.
     pub(crate) on_send: Option<Arc<dyn Fn(u64) + Send + Sync>>,
     pub(crate) on_start: Option<Hook>,
+    pub(crate) closing: Option<Hook>,
 }
 
 fn assert_no_monitor() {
@@ -217,6 +218,12 @@ impl World {
     pub(crate) fn start_producer(&self) {
         self.log(Event::ProducerStart);
         let hook = self.producer.lock().on_start.take();
+        Self::run_hook(hook);
+    }
+
+    pub(crate) fn close_producer(&self) {
+        self.log(Event::ProducerClosed);
+        let hook = self.producer.lock().closing.take();
         Self::run_hook(hook);
     }
 }
