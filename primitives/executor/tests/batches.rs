@@ -134,11 +134,11 @@ fn a_batch_takes_its_limit_and_schedules_the_rest_behind_the_delegates_other_job
 fn a_task_queued_while_a_batch_runs_is_not_left_behind() {
     let (delegate, ran) = (ManualExecutor::new(), Log::new());
     let executor: Arc<OnceLock<BatchingExecutor<u64>>> = Arc::default();
-    let (again, noted) = (Arc::clone(&executor), ran.clone());
+    let (again, noted) = (Arc::downgrade(&executor), ran.clone());
     let built = BatchingExecutor::builder(move |task| {
         noted.push(task);
         if task < 5 {
-            again.get().unwrap().submit(task + 1).unwrap();
+            again.upgrade().unwrap().get().unwrap().submit(task + 1).unwrap();
         }
     })
     .build(delegate.clone())
@@ -245,10 +245,11 @@ fn is_inside_is_said_inside_a_task_and_a_job_of_the_delegate_only() {
     let delegate = ManualExecutor::new();
     let said = Log::new();
     let executor: Arc<OnceLock<BatchingExecutor<()>>> = Arc::default();
-    let (inner, noted) = (Arc::clone(&executor), said.clone());
-    let built = BatchingExecutor::builder(move |()| noted.push(inner.get().unwrap().is_inside()))
-        .build(delegate.clone())
-        .unwrap();
+    let (inner, noted) = (Arc::downgrade(&executor), said.clone());
+    let built =
+        BatchingExecutor::builder(move |()| noted.push(inner.upgrade().unwrap().get().unwrap().is_inside()))
+            .build(delegate.clone())
+            .unwrap();
     executor.get_or_init(|| built).submit(()).unwrap();
     let (inner, noted) = (Arc::clone(&executor), said.clone());
     delegate.submit(Job::new(move || noted.push(inner.get().unwrap().is_inside()))).unwrap();

@@ -45,10 +45,10 @@ fn a_bound_on_queued_tasks_is_kept_exactly() {
 fn the_tasks_of_a_running_batch_count_as_queued() {
     let (delegate, answers) = (ManualExecutor::new(), Log::new());
     let executor: Arc<OnceLock<BatchingExecutor<u32>>> = Arc::default();
-    let (inner, noted) = (Arc::clone(&executor), answers.clone());
+    let (inner, noted) = (Arc::downgrade(&executor), answers.clone());
     let built = BatchingExecutor::builder(move |task| {
         if task < 2 {
-            noted.push(inner.get().unwrap().submit(task + 10));
+            noted.push(inner.upgrade().unwrap().get().unwrap().submit(task + 10));
         }
     })
     .max_queued(3)

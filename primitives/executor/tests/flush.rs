@@ -148,10 +148,12 @@ fn waiting_on_the_thread_that_has_to_run_the_tasks_is_refused() {
     let delegate = ManualExecutor::new();
     let executor = Shared::default();
     let waited = Log::new();
-    let (inner, noted) = (Arc::clone(&executor), waited.clone());
-    let built = BatchingExecutor::builder(move |_| noted.push(inner.get().unwrap().flush().wait()))
-        .build(delegate.clone())
-        .unwrap();
+    let (inner, noted) = (Arc::downgrade(&executor), waited.clone());
+    let built = BatchingExecutor::builder(move |_| {
+        noted.push(inner.upgrade().unwrap().get().unwrap().flush().wait());
+    })
+    .build(delegate.clone())
+    .unwrap();
     executor.get_or_init(|| built).submit(0).unwrap();
     executor.get().unwrap().submit(0).unwrap();
     let (inner, noted) = (Arc::clone(&executor), waited.clone());

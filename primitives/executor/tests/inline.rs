@@ -51,12 +51,12 @@ fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
 fn a_chain_of_tasks_run_inline_does_not_recurse() {
     on_a_small_stack(|| {
         let (executor, ruler, ran) = (Shared::default(), Ruler::new(), Log::new());
-        let (inner, marks, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
+        let (inner, marks, noted) = (Arc::downgrade(&executor), ruler.clone(), ran.clone());
         let built = BatchingExecutor::builder(move |task| {
             marks.mark();
             noted.push(task);
             if task + 1 < 100_000 {
-                inner.get().unwrap().submit(task + 1).unwrap();
+                inner.upgrade().unwrap().get().unwrap().submit(task + 1).unwrap();
             }
         })
         .max_items(1)
@@ -73,13 +73,13 @@ fn a_chain_of_tasks_run_inline_does_not_recurse() {
 fn follow_up_batches_run_inline_do_not_recurse() {
     on_a_small_stack(|| {
         let (executor, ruler, ran) = (Shared::default(), Ruler::new(), Log::new());
-        let (inner, marks, noted) = (Arc::clone(&executor), ruler.clone(), ran.clone());
+        let (inner, marks, noted) = (Arc::downgrade(&executor), ruler.clone(), ran.clone());
         let built = BatchingExecutor::builder(move |task| {
             marks.mark();
             noted.push(task);
             if task == 0 {
                 for more in 1..=100_000 {
-                    inner.get().unwrap().submit(more).unwrap();
+                    inner.upgrade().unwrap().get().unwrap().submit(more).unwrap();
                 }
             }
         })
@@ -113,12 +113,12 @@ fn two_inline_executors_that_feed_each_other_do_not_recurse() {
         let (first, other) = (Shared::default(), Shared::default());
         let (ruler, count) = (Ruler::new(), Arc::new(AtomicUsize::new(0)));
         let feed = |other: &Shared| {
-            let (other, ruler, count) = (Arc::clone(other), ruler.clone(), Arc::clone(&count));
+            let (other, ruler, count) = (Arc::downgrade(other), ruler.clone(), Arc::clone(&count));
             BatchingExecutor::builder(move |task| {
                 ruler.mark();
                 count.fetch_add(1, Ordering::Relaxed);
                 if task > 0 {
-                    other.get().unwrap().submit(task - 1).unwrap();
+                    other.upgrade().unwrap().get().unwrap().submit(task - 1).unwrap();
                 }
             })
             .max_items(1)
@@ -138,12 +138,17 @@ fn two_inline_executors_that_feed_each_other_do_not_recurse() {
 #[test]
 fn what_a_completion_of_a_flush_submits_runs_inline() {
     let (executor, ran) = (Shared::default(), Log::new());
-    let (inner, noted) = (Arc::clone(&executor), ran.clone());
+    let (inner, noted) = (Arc::downgrade(&executor), ran.clone());
     let built = BatchingExecutor::builder(move |task| {
         noted.push(task);
         if task < 100 {
-            let again = Arc::clone(&inner);
-            inner.get().unwrap().flush_with(move || again.get().unwrap().submit(task + 1).unwrap());
+            let again = inner.upgrade().unwrap();
+            inner
+                .upgrade()
+                .unwrap()
+                .get()
+                .unwrap()
+                .flush_with(move || again.get().unwrap().submit(task + 1).unwrap());
         }
     })
     .build(caller_runs())

@@ -15,7 +15,7 @@ use std::thread;
 
 use folio_executor::{BatchingExecutor, OrderedExecutor, WouldDeadlock};
 use folio_sync::{Executor, Job, RejectReason, SharedJob, arc_dyn, unwind};
-use support::{Account, Gate, Log, producers, until};
+use support::{Account, Bomb, Gate, Log, go_off, producers, until};
 
 fn pool(threads: usize) -> OrderedExecutor {
     OrderedExecutor::builder().name("ordered").threads(threads).build().unwrap()
@@ -122,7 +122,7 @@ fn a_job_that_panics_is_told_of_and_its_worker_goes_on() {
             noted.push((panic.to_string(), thread::current().name().map(str::to_owned)));
             // The sink's own panic goes no further; the other payload's destructor panics as it is dropped here.
             if panic.to_string().ends_with("job 1") {
-                std::panic::panic_any(Bomb(3));
+                go_off(3);
             }
         })
         .build()
@@ -136,7 +136,7 @@ fn a_job_that_panics_is_told_of_and_its_worker_goes_on() {
         });
         pool.submit(&0, job).unwrap();
     }
-    pool.submit(&0, Job::new(|| std::panic::panic_any(Bomb(3)))).unwrap();
+    pool.submit(&0, Job::new(|| go_off(3))).unwrap();
     let worker = pool.workers()[0].clone();
     assert!(pool.join().unwrap().is_empty());
     assert_eq!(ran.take(), [0, 2]);
@@ -144,17 +144,6 @@ fn a_job_that_panics_is_told_of_and_its_worker_goes_on() {
     assert_eq!(told.len(), 2);
     assert_eq!(told[0], ("a job of careful-0 panicked: job 1".to_owned(), Some("careful-0".to_owned())));
     assert_eq!(worker.jobs(), 4, "a job that panics counts as run");
-}
-
-/// A payload whose destructor panics, and so on.
-struct Bomb(u32);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            std::panic::panic_any(Bomb(self.0 - 1));
-        }
-    }
 }
 
 #[test]
@@ -292,6 +281,6 @@ fn jobs_that_a_shutdown_left_unrun_are_dropped_with_their_executor() {
 
 /// A job whose closure panics as it is dropped.
 fn dropping_panics() -> Job {
-    let bomb = Bomb(1);
+    let bomb = Bomb::<1>;
     Job::new(move || drop(bomb))
 }

@@ -10,24 +10,12 @@
 mod support;
 
 use folio_sync::Arc;
-use std::panic::panic_any;
 use std::sync::Mutex;
 
 use folio_executor::{BatchingExecutor, Part};
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Job, RejectReason, Rejected};
-use support::{Log, by, failures_to, refusing};
-
-/// What a panic carries whose own destructor panics, and what that carries too.
-struct Bomb(u32);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            panic_any(Bomb(self.0 - 1));
-        }
-    }
-}
+use support::{Log, by, failures_to, go_off, refusing};
 
 fn parts(failures: &Log<(Part, String)>) -> Vec<Part> {
     failures.take().into_iter().map(|(part, _)| part).collect()
@@ -123,9 +111,9 @@ fn a_handler_and_a_sink_that_panic_wedge_nothing() {
 fn payloads_whose_destructors_panic_go_no_further() {
     let delegate = ManualExecutor::new();
     // The sink lets the payload drop inside it; then it is the sink that panics.
-    let executor = BatchingExecutor::builder(|depth: u32| panic_any(Bomb(depth)))
-        .weigh(|&depth| panic_any(Bomb(depth)))
-        .on_rejected(|rejected: Rejected<u32>| panic_any(Bomb(rejected.value)))
+    let executor = BatchingExecutor::builder(|depth: u32| go_off(depth))
+        .weigh(|&depth| go_off(depth))
+        .on_rejected(|rejected: Rejected<u32>| go_off(rejected.value))
         .max_items(2)
         .build(delegate.clone())
         .unwrap();
@@ -226,7 +214,7 @@ fn tasks_whose_destructors_panic_are_done_with_once() {
     impl Drop for Task {
         fn drop(&mut self) {
             *self.0.lock().unwrap() += 1;
-            panic_any(Bomb(1));
+            go_off(1);
         }
     }
 

@@ -58,9 +58,10 @@ fn the_delegates_reason_is_told() {
 fn tasks_that_others_queued_during_a_refusal_go_to_the_handler() {
     let executor = Shared::default();
     let (handed, thread) = (Log::new(), thread::current().id());
-    let (inner, back) = (Arc::clone(&executor), handed.clone());
+    let (inner, back) = (Arc::downgrade(&executor), handed.clone());
     let delegate = by(move |job| {
-        let executor = inner.get().unwrap();
+        let slot = inner.upgrade().unwrap();
+        let executor = slot.get().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| [2, 3].map(|task| executor.submit(task).unwrap()));
         });
@@ -85,13 +86,14 @@ fn a_task_queued_while_the_handler_runs_is_not_left_behind() {
         let executor = Shared::default();
         let delegate = ManualExecutor::new();
         let (ran, handed) = (Log::new(), Log::new());
-        let (inner, noted, back) = (Arc::clone(&executor), ran.clone(), handed.clone());
+        let (inner, noted, back) = (Arc::downgrade(&executor), ran.clone(), handed.clone());
         let built = BatchingExecutor::builder(move |task: u32| noted.push(task))
             .max_items(1)
             .on_rejected(move |rejected| {
                 back.push(rejected.value);
                 if rejected.value == 2 {
-                    let executor = inner.get().unwrap();
+                    let slot = inner.upgrade().unwrap();
+                    let executor = slot.get().unwrap();
                     thread::scope(|scope| {
                         scope.spawn(|| executor.submit(3).unwrap());
                     });
@@ -118,11 +120,12 @@ fn a_task_that_the_handler_submits_is_refused() {
     let executor = Shared::default();
     let delegate = ManualExecutor::new();
     let answers = Log::new();
-    let (inner, noted) = (Arc::clone(&executor), answers.clone());
+    let (inner, noted) = (Arc::downgrade(&executor), answers.clone());
     let built = BatchingExecutor::builder(drop)
         .max_items(1)
         .on_rejected(move |rejected: Rejected<u32>| {
-            noted.push((rejected.value, inner.get().unwrap().submit(rejected.value + 10)));
+            let answer = inner.upgrade().unwrap().get().unwrap().submit(rejected.value + 10);
+            noted.push((rejected.value, answer));
         })
         .build(delegate.clone())
         .unwrap();

@@ -140,9 +140,10 @@ fn a_shutdown_from_inside_a_task_lets_that_task_end_and_gives_back_the_rest() {
     for inline in [false, true] {
         let (delegate, executor) = (ManualExecutor::new(), Shared::default());
         let (ran, handed) = (Log::new(), Log::new());
-        let (inner, noted, back) = (Arc::clone(&executor), ran.clone(), handed.clone());
+        let (inner, noted, back) = (Arc::downgrade(&executor), ran.clone(), handed.clone());
         let builder = BatchingExecutor::builder(move |task: u32| {
-            let executor = inner.get().unwrap();
+            let slot = inner.upgrade().unwrap();
+            let executor = slot.get().unwrap();
             if task == 1 {
                 executor.submit(2).unwrap();
                 executor.submit(3).unwrap();
@@ -193,10 +194,11 @@ fn the_last_handle_can_be_dropped_inside_a_task() {
 fn a_handler_that_submits_during_a_shutdown_is_refused() {
     let (delegate, executor) = (ManualExecutor::new(), Shared::default());
     let answers = Log::new();
-    let (inner, noted) = (Arc::clone(&executor), answers.clone());
+    let (inner, noted) = (Arc::downgrade(&executor), answers.clone());
     let built = BatchingExecutor::builder(drop)
         .on_rejected(move |rejected: Rejected<u32>| {
-            let executor = inner.get().unwrap();
+            let slot = inner.upgrade().unwrap();
+            let executor = slot.get().unwrap();
             let answer = executor.submit(rejected.value + 10).unwrap_err();
             noted.push((rejected.value, answer.value));
             executor.shutdown_now();

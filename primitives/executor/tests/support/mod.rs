@@ -3,6 +3,7 @@
 
 use folio_sync::Arc;
 use std::fmt;
+use std::panic::panic_any;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
@@ -22,6 +23,31 @@ pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
     while !so() {
         assert!(began.elapsed() < LONG, "waited too long until {what}");
         thread::yield_now();
+    }
+}
+
+/// What a panic carries whose own destructor panics, and what that carries too, `LEFT` times.
+///
+/// It has no size: a payload that is forgotten, as one must be whose destructor cannot be trusted, then leaks no memory.
+pub(crate) struct Bomb<const LEFT: u32>;
+
+impl<const LEFT: u32> Drop for Bomb<LEFT> {
+    fn drop(&mut self) {
+        if LEFT > 0 {
+            go_off(LEFT - 1);
+        }
+    }
+}
+
+/// Panics with a payload whose destructor panics, and so on, this many times; five at most.
+pub(crate) fn go_off(times: u32) -> ! {
+    match times {
+        0 => panic_any(Bomb::<0>),
+        1 => panic_any(Bomb::<1>),
+        2 => panic_any(Bomb::<2>),
+        3 => panic_any(Bomb::<3>),
+        4 => panic_any(Bomb::<4>),
+        _ => panic_any(Bomb::<5>),
     }
 }
 
