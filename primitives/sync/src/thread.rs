@@ -21,6 +21,8 @@ pub fn current() -> Thread {
 /// Lets other threads run.
 #[cfg_attr(loom, track_caller)]
 pub fn yield_now() {
+    #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+    crate::test_util::idle::note_yield();
     raw::yield_now();
 }
 

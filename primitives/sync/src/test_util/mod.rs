@@ -3,6 +3,9 @@
 //! Hand-stepped executors, clocks and timers, pause points, tracked payloads, the runners of models, a counting allocator.
 //! Public, so that whoever builds on these crates can test in the same way; behind the feature `test-util`, which belongs into
 //! development dependencies only. The counting allocator alone is behind `count-allocations`.
+//!
+//! `model` and `Model` are there under `--cfg loom`, `shuttle_check` under `--cfg shuttle`, `alloc` and `pause` without either: the
+//! [crate's page](crate#models-of-your-own) tells how to run models.
 
 #[cfg(not(any(loom, shuttle)))]
 pub mod alloc;
@@ -12,13 +15,16 @@ pub(crate) mod blocking;
 mod clock;
 #[cfg(feature = "test-util")]
 mod executor;
+#[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+pub(crate) mod idle;
 #[cfg(feature = "test-util")]
 pub(crate) mod inject;
-#[cfg(all(feature = "test-util", loom))]
+// Documented without a checker too, but not tested: its examples need one.
+#[cfg(all(feature = "test-util", any(loom, all(doc, not(doctest)))))]
 mod model;
 #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
 pub mod pause;
-#[cfg(all(feature = "test-util", shuttle))]
+#[cfg(all(feature = "test-util", any(shuttle, all(doc, not(doctest)))))]
 mod shuttle;
 #[cfg(feature = "test-util")]
 mod timers;
@@ -33,13 +39,17 @@ pub use blocking::{Blocked, watch_for_blocking};
 pub use clock::ManualClock;
 #[cfg(feature = "test-util")]
 pub use executor::ManualExecutor;
+#[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
+pub use idle::{Idled, idled};
 #[cfg(feature = "test-util")]
 pub use inject::{Spurious, spurious_every};
 #[cfg(all(feature = "test-util", loom))]
 pub(crate) use model::pulse;
-#[cfg(loom)]
+#[cfg(all(feature = "test-util", any(loom, all(doc, not(doctest)))))]
+#[cfg_attr(docsrs, doc(cfg(loom)))]
 pub use model::{Model, model};
-#[cfg(all(feature = "test-util", shuttle))]
+#[cfg(all(feature = "test-util", any(shuttle, all(doc, not(doctest)))))]
+#[cfg_attr(docsrs, doc(cfg(shuttle)))]
 pub use shuttle::shuttle_check;
 #[cfg(feature = "test-util")]
 pub use timers::ManualTimers;
