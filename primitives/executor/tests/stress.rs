@@ -11,10 +11,12 @@ mod support;
 
 use folio_sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use folio_executor::{BatchingExecutor, Builder, OrderedExecutor};
 use folio_sync::{Executor, RejectReason, Rejected};
-use support::{Account, Settled, Task, by, producers, refusing, worker};
+use support::history::{Recorder, Submission, check_order, overlapping};
+use support::{Account, LONG, Log, Settled, Task, by, producers, refusing, worker};
 
 const THREADS: usize = 8;
 const EACH: usize = 10_000;
@@ -187,39 +189,73 @@ fn a_submitter_that_hops_threads_keeps_its_order() {
 /// I2: the whole order is linearizable: what was submitted before another submission began runs before it.
 #[test]
 fn what_was_submitted_before_another_submission_began_runs_before_it() {
-    const TASKS: usize = 20_000;
-    let pool = worker();
-    // For each task: the number of tasks that had certainly been submitted when its submission began.
-    let (began, finished) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-    let violations = Arc::new(AtomicUsize::new(0));
-    let (ran, wrong) = (AtomicUsize::new(0), Arc::clone(&violations));
-    let executor = BatchingExecutor::builder(move |before: usize| {
-        let position = ran.fetch_add(1, Ordering::Relaxed);
-        if position < before {
-            wrong.fetch_add(1, Ordering::Relaxed);
-        }
-    })
-    .max_items(32)
-    .build(pool.workers()[0].clone())
-    .unwrap();
-    let overlapping = AtomicUsize::new(0);
-    producers(4, |_| {
-        for _ in 0..TASKS / 4 {
-            let others = began.fetch_add(1, Ordering::AcqRel);
-            let before = finished.load(Ordering::Acquire);
-            if others > before {
-                overlapping.fetch_add(1, Ordering::Relaxed);
+    const PRODUCERS: usize = 4;
+    const TASKS: usize = 10_000;
+    // On busy processors producers take turns more often than they meet.
+    let (start, mut overlapped, mut submitted) = (Instant::now(), 0, 0);
+    while overlapped < 10_000 && start.elapsed() < LONG {
+        let (pool, recorder, ran) = (worker(), Recorder::new(PRODUCERS * TASKS), Log::new());
+        let noted = ran.clone();
+        let executor = BatchingExecutor::builder(move |task: usize| noted.push(task))
+            .max_items(32)
+            .build(pool.workers()[0].clone())
+            .unwrap();
+        producers(PRODUCERS, |producer| {
+            for task in producer * TASKS..(producer + 1) * TASKS {
+                recorder.submit(task, || executor.submit(task).unwrap());
             }
-            executor.submit(before).unwrap();
-            finished.fetch_add(1, Ordering::AcqRel);
+        });
+        executor.flush().wait().unwrap();
+        let history = recorder.history(&ran.take());
+        assert_eq!(history.len(), PRODUCERS * TASKS);
+        assert_eq!(check_order(&history), Ok(()), "a task ran after one that was submitted after it");
+        if submitted == 0 {
+            rejects_swaps(&history);
         }
-    });
-    executor.flush().wait().unwrap();
-    assert_eq!(
-        violations.load(Ordering::Relaxed),
-        0,
-        "tasks ran before ones that were submitted before them"
-    );
+        overlapped += overlapping(&history);
+        submitted += history.len();
+    }
+    println!("{overlapped} of {submitted} submissions overlapped another, each one of its own");
+    assert!(overlapped >= 10_000, "the producers did not get in each other's way");
+}
+
+/// Plants swaps of two tasks of which one was submitted before the other began: the check must see each.
+#[track_caller]
+fn rejects_swaps(history: &[Submission]) {
+    let mut planted = 0;
+    for early in (0..history.len()).step_by(history.len() / 100) {
+        // The nearest: the fault that shows least.
+        let after = (early + 1..history.len()).find(|&late| history[early].precedes(&history[late]));
+        let Some(late) = after else { continue };
+        let mut swapped = history.to_vec();
+        swapped.swap(early, late);
+        assert!(check_order(&swapped).is_err(), "tasks {early} and {late} have changed places unseen");
+        planted += 1;
+    }
+    assert!(planted > 50, "only {planted} swaps were planted");
+}
+
+/// The check of histories takes the orders of submissions that overlap, and rejects a swap of two that do not.
+#[test]
+fn a_planted_swap_in_a_history_is_rejected() {
+    let at = |began, ended| Submission { began, ended };
+    // The first two overlap, so do the second and the third; the first had returned before the third began.
+    let [one, two, three] = [at(1, 4), at(2, 6), at(5, 8)];
+    let after = at(9, 10);
+    assert_eq!(overlapping(&[one, two, three, after]), 2);
+    assert_eq!(overlapping(&[at(1, 100), two, after]), 2, "one that stands still counts once");
+    assert_eq!(overlapping(&[one, after]), 0);
+    for good in [[one, two, three, after], [two, one, three, after], [one, three, two, after]] {
+        assert_eq!(check_order(&good), Ok(()));
+    }
+    assert_eq!(check_order(&[three, two, one, after]), Err(2));
+    assert_eq!(check_order(&[three, one, two, after]), Err(1));
+    // A stale one: it runs after everything that came later.
+    assert_eq!(check_order(&[two, three, after, one]), Err(3));
+    assert_eq!(check_order(&[one, two, after, three]), Err(3));
+    let in_turn: Vec<_> = (0..200).map(|number| at(2 * number + 1, 2 * number + 2)).collect();
+    assert_eq!(check_order(&in_turn), Ok(()));
+    rejects_swaps(&in_turn);
 }
 
 /// I1, I2: tasks whose destructors submit, while many threads do.

@@ -1,6 +1,8 @@
 //! Delegates that misbehave on demand, and exact accounts of tasks.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod history;
+
 use folio_sync::Arc;
 use std::fmt;
 use std::panic::panic_any;
