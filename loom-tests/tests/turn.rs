@@ -295,7 +295,7 @@ fn demand_racing_release_is_seen() {
     model("demand racing release", demand_racing_release);
 }
 
-/// O12: the same when weak exchanges fail for no reason.
+/// O12: the same when weak exchanges fail for no reason, which loom alone never has them do.
 #[test]
 fn spurious_failures_change_nothing() {
     model("demand racing release, spurious failures", || {
