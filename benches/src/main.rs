@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use folio_benches::runner::{self, Effort, Group, Settings, Verdict, Watchdog};
+use folio_benches::runner::{self, Effort, Group, Judged, Settings, Verdict, Watchdog};
 use folio_benches::selftest::{self, Planted};
 use folio_benches::{callgrind, groups};
 use folio_sync::test_util::alloc::Counting;
@@ -42,7 +42,12 @@ enum Command {
     Kernel { name: String, operations: u64 },
     /// Run a planted group, to see that the command fails when it must.
     #[command(hide = true)]
-    Selftest { planted: PlantedName },
+    Selftest {
+        planted: PlantedName,
+        /// As of `ratios`.
+        #[arg(long)]
+        rounds: Option<usize>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -50,7 +55,7 @@ struct Ratios {
     /// Show that everything runs and judge the allocation rows; no times.
     #[arg(long)]
     smoke: bool,
-    /// Timed rounds; fewer than 15 are too few to judge by.
+    /// Timed rounds; of fewer than 15 only allocations are judged.
     #[arg(long)]
     rounds: Option<usize>,
     /// Only cases whose `block/case` contains this text; may be given more than once.
@@ -76,17 +81,21 @@ fn main() -> ExitCode {
         Command::Ratios(options) => ratios(&options),
         Command::Callgrind { bless } => callgrind::run(bless),
         Command::Kernel { name, operations } => callgrind::run_kernel(&name, operations),
-        Command::Selftest { planted } => {
+        Command::Selftest { planted, rounds } => {
             let planted = match planted {
                 PlantedName::Hang => Planted::Hang,
                 PlantedName::Slow => Planted::SlowCase,
                 PlantedName::Quick => Planted::QuickCase,
                 PlantedName::Allocation => Planted::Allocation,
             };
-            let settings = Settings { effort: Effort::Full, rounds: 3, counted_rounds: 1 };
+            let mut settings = Settings { counted_rounds: 1, ..Settings::full() };
+            settings.rounds = rounds.unwrap_or(settings.rounds).max(1);
             let watchdog =
                 Watchdog::exiting(Duration::from_secs(if planted == Planted::Hang { 1 } else { 60 }));
-            exit_code(run_group(selftest::group(planted), &settings, &watchdog, true))
+            let group = selftest::group(planted);
+            let name = group.name;
+            let judged = run_group(group, &settings, &watchdog, true);
+            exit_code(report_targets(&[(name, judged)], true))
         }
     }
 }
@@ -104,7 +113,7 @@ fn ratios(options: &Ratios) -> ExitCode {
         eprintln!("note: built with debug assertions; the times say nothing about a release");
     }
     if !options.smoke && settings.rounds < Settings::FULL_ROUNDS {
-        eprintln!("note: {} timed rounds are too few to judge by", settings.rounds);
+        eprintln!("note: {} timed rounds are too few to judge times by", settings.rounds);
     }
     let names = if options.groups.is_empty() {
         groups::NAMES.map(str::to_owned).to_vec()
@@ -116,29 +125,27 @@ fn ratios(options: &Ratios) -> ExitCode {
         return ExitCode::from(2);
     }
     let watchdog = Watchdog::exiting(Duration::from_secs(options.trial_limit_seconds.max(1)));
-    let (mut ran, mut good) = (false, true);
+    let complete = options.only.is_empty();
+    let mut ran = Vec::new();
     for mut group in names.iter().filter_map(|name| groups::by_name(name)) {
         group.keep_only(&options.only);
         if !group.blocks.is_empty() {
-            ran = true;
-            good &= run_group(group, &settings, &watchdog, options.only.is_empty());
+            ran.push((group.name, run_group(group, &settings, &watchdog, complete)));
         }
     }
-    if !ran {
+    if ran.is_empty() {
         eprintln!("no case of these groups contains {:?}", options.only);
         return ExitCode::from(2);
     }
-    exit_code(good)
+    exit_code(report_targets(&ran, complete))
 }
 
-/// Runs, prints and judges one group; whether no gate was missed.
-fn run_group(mut group: Group, settings: &Settings, watchdog: &Watchdog, complete: bool) -> bool {
+/// Runs, prints and judges one group.
+fn run_group(mut group: Group, settings: &Settings, watchdog: &Watchdog, complete: bool) -> Vec<Judged> {
     let name = group.name;
     let report = runner::run(&mut group, settings, watchdog, |round, total| {
         eprintln!("{name}: round {} of {total}", round + 1);
     });
-    let mut judged = runner::judge(&report, &group.targets, settings.effort);
-    judged.retain(|row| complete || row.verdict != Verdict::NotMeasured);
     match settings.effort {
         Effort::Full => {
             println!(
@@ -148,14 +155,35 @@ fn run_group(mut group: Group, settings: &Settings, watchdog: &Watchdog, complet
                 report.scale()
             );
             print!("{}", runner::figures(&report));
+            if let Some(why) = runner::why_marked(&report) {
+                println!("{why}");
+            }
         }
         Effort::Smoke => {
             println!("\n== {name}: everything ran; allocations ==");
             print!("{}", runner::allocations(&report));
         }
     }
+    let mut judged = runner::judge(&report, &group.targets, settings);
+    judged.retain(|row| complete || row.verdict != Verdict::NotMeasured);
+    judged
+}
+
+/// Prints the targets of all groups in one table; whether no gate was missed.
+fn report_targets(groups: &[(&str, Vec<Judged>)], complete: bool) -> bool {
+    let several = groups.len() > 1;
+    let judged: Vec<Judged> = groups
+        .iter()
+        .flat_map(|(group, judged)| {
+            judged.iter().map(move |row| {
+                let name = if several { format!("{group}: {}", row.name) } else { row.name.clone() };
+                Judged { name, ..row.clone() }
+            })
+        })
+        .collect();
     if !judged.is_empty() {
-        println!("\n== {name}: targets ==");
+        let names: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
+        println!("\n== {}: targets ==", names.join(", "));
         print!("{}", runner::verdicts(&judged));
     }
     !runner::any_gate_missed(&judged, complete)

@@ -31,6 +31,28 @@ fn a_missed_gate_fails_the_run() {
 }
 
 #[test]
+fn too_few_rounds_judge_no_time_but_allocations() {
+    let output = folio_benches(&["selftest", "slow", "--rounds", "14"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    let text = stdout(&output);
+    assert!(text.contains("not judged") && !text.contains("MISSED"), "{text}");
+    let output = folio_benches(&["selftest", "allocation", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+}
+
+#[test]
+fn the_targets_of_several_groups_are_one_table_at_the_end() {
+    let only = ["--only", "1 producer, unbounded/", "--only", "inline"];
+    let output = folio_benches(&[&["ratios", "--smoke"], &only[..], &["handover", "completion"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    let text = stdout(&output);
+    assert_eq!(text.matches(": targets ==").count(), 1, "{text}");
+    let (_, table) = text.split_once("== handover, completion: targets ==").expect("it is for both");
+    assert!(!table.contains("== "), "nothing comes after it: {text}");
+    assert!(table.contains("\nhandover: ") && table.contains("\ncompletion: "), "{table}");
+}
+
+#[test]
 fn met_gates_let_the_run_pass() {
     let output = folio_benches(&["selftest", "quick"]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));

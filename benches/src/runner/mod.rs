@@ -12,7 +12,8 @@
 //!
 //! # Judging
 //! A [`Target`] names a row, what it is divided by, a *gate* and a *goal*. A missed gate makes the command fail; a missed goal is
-//! printed. A smoke run judges only what does not depend on time.
+//! printed. A smoke run, or one of fewer than fifteen timed rounds, judges only what does not depend on time. The targets of all
+//! groups of a run are one table at its end.
 //!
 //! # Hangs
 //! A trial that takes longer than the limit ends the process with the name of the case, see [`Watchdog`].
@@ -39,6 +40,7 @@ pub use sample::{Metric, Sample};
 pub use table::Table;
 pub use target::{
     Against, Better, Judged, Row, Target, Verdict, allocations, any_gate_missed, figures, judge, verdicts,
+    why_marked,
 };
 pub use threads::together;
 pub use watchdog::{HANG_EXIT_CODE, Watchdog};

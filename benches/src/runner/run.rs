@@ -28,6 +28,11 @@ impl Settings {
     pub fn smoke() -> Self {
         Self { effort: Effort::Smoke, rounds: 1, counted_rounds: 1 }
     }
+
+    /// Whether times are judged; allocations always are.
+    pub fn judges_times(&self) -> bool {
+        self.effort == Effort::Full && self.rounds >= Self::FULL_ROUNDS
+    }
 }
 
 /// The order in which `count` things run in a round: the one that starts changes every round.

@@ -2,7 +2,7 @@
 
 use super::ratio::geometric_mean;
 use super::table::short;
-use super::{Effort, Key, Metric, Report, Spread, Table};
+use super::{Effort, Key, Metric, Report, Settings, Spread, Table};
 
 /// What a target looks at, one value a round.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ pub enum Verdict {
     Missed,
     /// One of the cases did not run.
     NotMeasured,
-    /// A smoke run does not judge times.
+    /// A smoke run does not judge times, nor does one of too few rounds.
     NotJudged,
 }
 
@@ -151,7 +151,7 @@ pub struct Judged {
 const INDISTINCT: f64 = 0.15;
 
 /// Judges the gate and the goal of each target.
-pub fn judge(report: &Report, targets: &[Target], effort: Effort) -> Vec<Judged> {
+pub fn judge(report: &Report, targets: &[Target], settings: &Settings) -> Vec<Judged> {
     let mut judged = Vec::new();
     for target in targets {
         let (name, spread) = match ratios(report, target) {
@@ -161,7 +161,9 @@ pub fn judge(report: &Report, targets: &[Target], effort: Effort) -> Vec<Judged>
         };
         for (is_gate, value) in [(true, target.gate), (false, target.goal)] {
             let Some(value) = value else { continue };
-            let verdict = verdict(target, is_gate, value, spread, effort);
+            let verdict = verdict(target, is_gate, value, spread, settings);
+            // The times of a smoke run are not worth a look.
+            let spread = spread.filter(|_| verdict != Verdict::NotJudged || settings.effort == Effort::Full);
             judged.push(Judged { name: name.clone(), is_gate, value, spread, verdict });
         }
     }
@@ -187,9 +189,15 @@ fn ratios(report: &Report, target: &Target) -> Option<(Vec<f64>, Option<String>)
     Some((values.iter().zip(&against).map(|(value, against)| value / against).collect(), best))
 }
 
-fn verdict(target: &Target, is_gate: bool, value: f64, spread: Option<Spread>, effort: Effort) -> Verdict {
+fn verdict(
+    target: &Target,
+    is_gate: bool,
+    value: f64,
+    spread: Option<Spread>,
+    settings: &Settings,
+) -> Verdict {
     let Some(spread) = spread else { return Verdict::NotMeasured };
-    if effort == Effort::Smoke && !target.metric.is_counted() {
+    if !settings.judges_times() && !target.metric.is_counted() {
         return Verdict::NotJudged;
     }
     let (met, reached) = match target.better {
@@ -219,8 +227,8 @@ pub fn any_gate_missed(judged: &[Judged], complete: bool) -> bool {
 pub fn verdicts(judged: &[Judged]) -> Table {
     let mut table = Table::new(&["target", "kind", "value", "median", "min", "max", "verdict"]);
     for row in judged {
-        let spread = row.spread.filter(|_| row.verdict != Verdict::NotJudged);
-        let shown = |pick: fn(Spread) -> f64| spread.map_or_else(|| "-".into(), |spread| short(pick(spread)));
+        let shown =
+            |pick: fn(Spread) -> f64| row.spread.map_or_else(|| "-".into(), |spread| short(pick(spread)));
         table.row(vec![
             row.name.clone(),
             if row.is_gate { "gate" } else { "goal" }.into(),
@@ -249,6 +257,9 @@ pub fn allocations(report: &Report) -> Table {
     table
 }
 
+/// What the table of absolute figures shows.
+const FIGURES: [Metric; 5] = [Metric::Cpu, Metric::Wall, Metric::P50, Metric::P99, Metric::Batches];
+
 /// Further than this from the documented figure a case is marked.
 const REPRODUCED: f64 = 0.4;
 
@@ -261,6 +272,26 @@ fn is_reproduced(measured: f64, documented: f64, scale: f64) -> bool {
     (low * (1.0 - REPRODUCED)..=high * (1.0 + REPRODUCED)).contains(&measured)
 }
 
+/// Whether the documented figure of a case is one of this metric that this machine does not reproduce.
+fn differs(report: &Report, key: &Key, metric: Metric) -> bool {
+    let documented = report.documented(key).filter(|(of, _)| *of == metric);
+    documented
+        .zip(report.spread(key, metric))
+        .is_some_and(|((_, documented), spread)| !is_reproduced(spread.median, documented, report.scale()))
+}
+
+/// Why rows of the figures are marked, in one line; none if no row is.
+pub fn why_marked(report: &Report) -> Option<String> {
+    report.keys().find(|key| FIGURES.iter().any(|metric| differs(report, key, *metric)))?;
+    let scale = report.scale();
+    let how = if scale > 1.0 + REPRODUCED {
+        format!("locked operations cost {scale:.1} times as much, malloc less")
+    } else {
+        "no one factor turns the one into the other".to_owned()
+    };
+    Some(format!("differs: this machine is another one than the documented: {how}"))
+}
+
 /// The table of absolute figures, beside the documented ones: as they are, and scaled by the floor row of this run.
 pub fn figures(report: &Report) -> Table {
     let titles =
@@ -269,10 +300,9 @@ pub fn figures(report: &Report) -> Table {
     let scale = report.scale();
     for key in report.keys() {
         let allocations = report.spread(key, Metric::Allocations);
-        for metric in [Metric::Cpu, Metric::Wall, Metric::P50, Metric::P99, Metric::Batches] {
+        for metric in FIGURES {
             let Some(spread) = report.spread(key, metric) else { continue };
             let documented = report.documented(key).filter(|(of, _)| *of == metric).map(|(_, value)| value);
-            let differs = documented.is_some_and(|value| !is_reproduced(spread.median, value, scale));
             let optional = |value: Option<f64>| value.map_or_else(String::new, short);
             table.row(vec![
                 format!("{}/{}", key.block, key.case),
@@ -284,7 +314,7 @@ pub fn figures(report: &Report) -> Table {
                 optional(documented),
                 optional(documented.map(|value| value * scale)),
                 optional(documented.map(|value| spread.median / (value * scale))),
-                if differs { "differs" } else { "" }.into(),
+                if differs(report, key, metric) { "differs" } else { "" }.into(),
             ]);
         }
     }

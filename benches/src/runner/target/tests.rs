@@ -34,7 +34,7 @@ fn target(row: Row, against: Against, gate: f64) -> Target {
 }
 
 fn gate_of(report: &Report, target: Target) -> Judged {
-    judge(report, &[target], Effort::Full).remove(0)
+    judge(report, &[target], &Settings::full()).remove(0)
 }
 
 fn ours_of_peer(gate: f64) -> Target {
@@ -53,7 +53,7 @@ fn ratios_are_taken_round_by_round() {
 #[test]
 fn a_median_above_the_gate_misses_it() {
     let report = report(&[(0, 0, &[7.0, 7.0, 1.0]), (0, 1, &[10.0, 10.0, 10.0])]);
-    let rows = judge(&report, &[ours_of_peer(0.6)], Effort::Full);
+    let rows = judge(&report, &[ours_of_peer(0.6)], &Settings::full());
     assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Missed, Verdict::Missed));
     assert!(any_gate_missed(&rows, true));
 }
@@ -61,7 +61,7 @@ fn a_median_above_the_gate_misses_it() {
 #[test]
 fn a_missed_goal_alone_is_no_failure() {
     let report = report(&[(0, 0, &[5.0]), (0, 1, &[10.0])]);
-    let rows = judge(&report, &[ours_of_peer(0.6)], Effort::Full);
+    let rows = judge(&report, &[ours_of_peer(0.6)], &Settings::full());
     assert_eq!((rows[0].verdict, rows[1].verdict), (Verdict::Met, Verdict::Missed));
     assert!(!any_gate_missed(&rows, true));
 }
@@ -71,7 +71,7 @@ fn near_one_a_gate_is_met_when_the_range_reaches_it() {
     let report = report(&[(0, 0, &[10.5, 12.0, 12.0]), (0, 1, &[10.0, 10.0, 10.0])]);
     assert_eq!(gate_of(&report, ours_of_peer(1.15)).verdict, Verdict::Overlaps);
     assert_eq!(gate_of(&report, ours_of_peer(1.0)).verdict, Verdict::Missed, "the range stays above it");
-    let goal = &judge(&report, &[ours_of_peer(2.3)], Effort::Full)[1];
+    let goal = &judge(&report, &[ours_of_peer(2.3)], &Settings::full())[1];
     assert_eq!(goal.verdict, Verdict::Missed, "a goal goes by its median");
 }
 
@@ -112,7 +112,7 @@ fn higher_is_better_where_the_target_says_so() {
 #[test]
 fn a_case_that_did_not_run_fails_a_complete_run_only() {
     let report = report(&[(0, 0, &[9.0])]);
-    let rows = judge(&report, &[ours_of_peer(0.5)], Effort::Full);
+    let rows = judge(&report, &[ours_of_peer(0.5)], &Settings::full());
     assert_eq!(rows[0].verdict, Verdict::NotMeasured);
     assert!(any_gate_missed(&rows, true));
     assert!(!any_gate_missed(&rows, false));
@@ -130,10 +130,53 @@ fn a_smoke_run_judges_allocations_and_no_times() {
         0.05,
         0.01,
     );
-    let rows = judge(&report, &[ours_of_peer(0.5), allocations], Effort::Smoke);
+    let rows = judge(&report, &[ours_of_peer(0.5), allocations], &Settings::smoke());
     let verdicts: Vec<_> = rows.iter().map(|row| row.verdict).collect();
     assert_eq!(verdicts, [Verdict::NotJudged, Verdict::NotJudged, Verdict::Missed, Verdict::Missed]);
     assert!(any_gate_missed(&rows, true));
+}
+
+#[test]
+fn a_run_of_too_few_rounds_judges_allocations_and_no_times() {
+    let mut report = report(&[(0, 0, &[90.0]), (0, 1, &[10.0])]);
+    report.add(0, 0, &Sample::new().with(Metric::Allocations, 1.0), true);
+    let row = Row::case("one", "ours");
+    let allocations = Target::lower("allocations", row, Against::Nothing, Metric::Allocations, 0.05, 0.01);
+    let targets = [ours_of_peer(0.5), allocations];
+    let verdicts_of = |rounds| -> Vec<_> {
+        let settings = Settings { rounds, ..Settings::full() };
+        judge(&report, &targets, &settings).iter().map(|row| row.verdict).collect()
+    };
+    assert_eq!(
+        verdicts_of(Settings::FULL_ROUNDS - 1),
+        [Verdict::NotJudged, Verdict::NotJudged, Verdict::Missed, Verdict::Missed]
+    );
+    assert_eq!(verdicts_of(Settings::FULL_ROUNDS), [Verdict::Missed; 4]);
+
+    let few = Settings { rounds: 3, ..Settings::full() };
+    let times = judge(&report, &targets[..1], &few);
+    assert!(!any_gate_missed(&times, true), "a time that is not judged fails nothing");
+    assert!(times[0].spread.is_some(), "and is shown all the same");
+    assert_eq!(judge(&report, &targets[..1], &Settings::smoke())[0].spread, None);
+}
+
+#[test]
+fn marked_figures_say_why() {
+    let same = report(&[(0, 3, &[2.0, 2.0, 2.0])]);
+    assert_eq!(why_marked(&same), None);
+    let mut group = group();
+    let body = |_| Sample::new();
+    group.blocks[1].cases[0] = Case::new("ours", body).documented(Metric::Cpu, 10.0);
+    let report_of = |floor: f64, ours: f64| {
+        let mut report = Report::new(&group);
+        report.add(0, 3, &Sample::new().with(Metric::Cpu, floor), false);
+        report.add(1, 0, &Sample::new().with(Metric::Cpu, ours), false);
+        report
+    };
+    assert_eq!(why_marked(&report_of(6.0, 30.0)), None, "within what both machines allow");
+    let why = why_marked(&report_of(6.0, 1.0)).unwrap();
+    assert!(why.starts_with("differs: ") && why.contains("cost 3.0 times as much"), "{why}");
+    assert!(!why_marked(&report_of(2.0, 1.0)).unwrap().contains("times as much"));
 }
 
 #[test]
@@ -157,7 +200,7 @@ fn a_figure_is_marked_when_neither_the_documented_one_nor_the_scaled_one_is_near
 #[test]
 fn the_table_says_target_kind_value_range_and_verdict() {
     let report = report(&[(0, 0, &[7.0, 8.0, 9.0]), (0, 1, &[10.0, 10.0, 10.0])]);
-    let text = verdicts(&judge(&report, &[ours_of_peer(0.6)], Effort::Full)).to_string();
+    let text = verdicts(&judge(&report, &[ours_of_peer(0.6)], &Settings::full())).to_string();
     let row = text.lines().nth(2).unwrap().split_whitespace().collect::<Vec<_>>();
     assert_eq!(row, ["planted", "gate", "0.60", "0.80", "0.70", "0.90", "MISSED"]);
 }
