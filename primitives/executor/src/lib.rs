@@ -1,4 +1,7 @@
-//! Many producers hand work to one serial executor, one submission a batch; and a keyed pool of serial workers.
+//! Batches the tasks of many producers for one serial executor.
+//!
+//! That is [`BatchingExecutor`]. Beside it: [`OrderedExecutor`], a keyed pool of serial workers; [`Serial`], which makes any executor
+//! serial; and, as features, adapters for rayon and tokio.
 //!
 //! ```
 //! use folio_executor::BatchingExecutor;
@@ -14,6 +17,24 @@
 //! assert_eq!(worker.queued(), 1, "one submission for three tasks");
 //! worker.run_next();
 //! assert_eq!(lines.try_iter().collect::<Vec<_>>(), ["one", "two", "three"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Ending
+//! End from the top: `close` each writer, `flush().wait()`, drop the writers, then `join` the workers.
+//!
+//! ```
+//! use folio_executor::{BatchingExecutor, OrderedExecutor};
+//!
+//! let workers = OrderedExecutor::builder().threads(1).build()?;
+//! let writer = BatchingExecutor::builder(|line: &str| println!("{line}")).build(workers.worker("log").clone())?;
+//! writer.submit("the last line")?;
+//!
+//! writer.close();
+//! writer.flush().wait()?;
+//! drop(writer);
+//! let unrun = workers.join()?;
+//! assert!(unrun.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,3 +53,5 @@ pub use batching::{
 };
 pub use ordered::{JobPanic, OrderedBuilder, OrderedExecutor, Worker};
 pub use serial::Serial;
+
+pub use folio_sync::{Executor, Job, RejectReason, Rejected, SerialExecutor};

@@ -13,12 +13,20 @@ use crate::{BatchingExecutor, Failure, Linger};
 ///
 /// # Memory
 /// As a [`BatchingExecutor`] of jobs, and what the executor below allocates for a job.
+///
+/// # Progress
+/// Submitting is lock-free; the submission that finds nothing queued also submits to the executor below.
+///
+/// # Dropping
+/// The jobs that are queued are dropped unrun, and shared jobs hear of it. The job that is running ends.
 pub struct Serial {
     jobs: BatchingExecutor<Job>,
 }
 
 impl Serial {
-    /// Queues for `executor`; a job that panics is told to `failed`, and the next one runs.
+    /// Queues for `executor`; a job that panics is told to `failed`.
+    ///
+    /// The next one runs then.
     #[allow(
         clippy::missing_panics_doc,
         reason = "the settings are constants that do not contradict each other"

@@ -106,6 +106,8 @@ impl Flush {
 
     /// Blocks until the tasks are done.
     ///
+    /// `Ok` says that none is left, not that they ran: what was given back went to [`on_rejected`](crate::Builder::on_rejected).
+    ///
     /// # Errors
     /// [`WouldDeadlock`] when this thread is the one that has to run them.
     pub fn wait(self) -> Result<(), WouldDeadlock> {
