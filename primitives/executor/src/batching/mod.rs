@@ -40,8 +40,16 @@ pub const DEFAULT_BLOCK: usize = 128;
 /// Nothing is allocated for the queue before the first task; then one block for every `BLOCK` tasks, freed as the tasks are taken.
 /// A batch allocates nothing beyond what the delegate allocates for a shared job.
 ///
+/// # Limits
+/// A producer that the system stops between claiming its place and filling it holds back what came after it. At most 268,435,455 tasks
+/// are queued. A handler that blocks holds up all that its delegate runs.
+///
+/// # Sharing
+/// It is not `Clone`: share it by reference or `Arc`.
+///
 /// # Dropping
-/// Dropping is [`shutdown_now`](Self::shutdown_now).
+/// Dropping is [`shutdown_now`](Self::shutdown_now): [`flush`](Self::flush) first. Without [`on_rejected`](Builder::on_rejected) the
+/// queued tasks are lost silently.
 pub struct BatchingExecutor<T: Send + 'static, const BLOCK: usize = DEFAULT_BLOCK> {
     core: Arc<Core<T, BLOCK>>,
     handle: Arc<dyn SharedJob>,
@@ -72,6 +80,12 @@ impl<T: Send + 'static, const BLOCK: usize> BatchingExecutor<T, BLOCK> {
     /// Completes when every task submitted before has run or been given back.
     ///
     /// The flush counts from this call, not from the first poll.
+    ///
+    /// # Memory
+    /// Three small allocations, and a place in the list of those who wait.
+    ///
+    /// # Progress
+    /// Takes the short lock of that list, which a batch takes as it ends only while somebody waits.
     pub fn flush(&self) -> Flush {
         let core = Arc::clone(&self.core);
         let (flush, done) = Flush::new(Box::new(move || core.is_inside()));
@@ -79,9 +93,16 @@ impl<T: Send + 'static, const BLOCK: usize> BatchingExecutor<T, BLOCK> {
         flush
     }
 
-    /// Calls `done` when every task submitted before has run or been given back: here and now if that is so already.
+    /// Calls `done` when every earlier task has run or been given back.
     ///
-    /// Otherwise it is called by whoever ends the batch, outside of all locks. It must not block. Its panic goes to the failure sink.
+    /// It is called here and now if that is so already, otherwise by whoever ends the batch, outside of all locks. It must not block.
+    /// Its panic goes to the failure sink.
+    ///
+    /// # Memory
+    /// One allocation, unless `done` captures nothing, and a place in the list of those who wait.
+    ///
+    /// # Progress
+    /// As for [`flush`](Self::flush).
     pub fn flush_with(&self, done: impl FnOnce() + Send + 'static) {
         self.on_flushed(Box::new(done));
     }
@@ -93,19 +114,34 @@ impl<T: Send + 'static, const BLOCK: usize> BatchingExecutor<T, BLOCK> {
     }
 
     /// Refuses new tasks from now on; those queued run.
+    ///
+    /// # Memory
+    /// Allocates nothing.
+    ///
+    /// # Progress
+    /// Wait-free: one atomic operation. [`flush`](Self::flush) waits for what is queued.
     pub fn close(&self) {
         self.core.close();
     }
 
     /// Refuses new tasks from now on and gives those queued to the reject handler.
     ///
-    /// Does not wait: if a batch is running, it gives the rest back after its current task; a batch not yet begun loses its turn, and
-    /// the tasks are given back on this thread.
+    /// If a batch is running, it gives the rest back after its current task. A batch not yet begun loses its turn, and the tasks are
+    /// given back here.
+    ///
+    /// # Memory
+    /// Allocates nothing for the tasks; the blocks of the queue are freed as they are given back.
+    ///
+    /// # Progress
+    /// Does not wait for a running batch. Otherwise it runs the reject handler on this thread, once for each queued task, and the
+    /// completions of flushes.
     pub fn shutdown_now(&self) {
         self.core.shut();
     }
 
-    /// Whether this thread is inside a task of this executor, or inside a job of its delegate.
+    /// Whether this thread runs a task of this executor or a job of its delegate.
+    ///
+    /// Or its reject handler. Waiting for a flush here would wait for itself.
     pub fn is_inside(&self) -> bool {
         self.core.is_inside()
     }
@@ -249,7 +285,9 @@ pub struct Builder<T, const BLOCK: usize = DEFAULT_BLOCK> {
 }
 
 impl<T: Send + 'static, const BLOCK: usize> Builder<T, BLOCK> {
-    /// The default settings, with `handler` to run the tasks and blocks of `BLOCK` tasks, a power of two.
+    /// The default settings, with `handler` to run the tasks.
+    ///
+    /// Each block of the queue holds `BLOCK` tasks. A `BLOCK` that is no power of two, or above 65,536, does not compile.
     pub fn new(handler: impl FnMut(T) + Send + 'static) -> Self {
         Self {
             max_items: 1024,
@@ -269,43 +307,47 @@ impl<T: Send + 'static, const BLOCK: usize> Builder<T, BLOCK> {
         self
     }
 
-    /// A batch stops once its tasks weigh this much; 5 MiB by default, 0 for no limit. It runs at least one task.
+    /// A batch stops once its tasks weigh this much; 5 MiB by default.
+    ///
+    /// 0 is no limit. A batch runs at least one task.
     pub fn max_weight(mut self, weight: u64) -> Self {
         self.max_weight = weight;
         self
     }
 
-    /// Weighs a task when it is submitted, on the submitting thread; without a weigher every task weighs 0.
+    /// Weighs a task when it is submitted; without a weigher every task weighs 0.
     ///
-    /// A weight above 2^62 - 1 counts as that.
+    /// Called on the submitting thread. A weight above 2^62 - 1 counts as that.
     pub fn weigh(mut self, weigh: impl Fn(&T) -> u64 + Send + Sync + 'static) -> Self {
         self.weigh = Some(Box::new(weigh));
         self
     }
 
-    /// At most this many tasks are queued, those of the running batch among them; beyond that `submit` says full.
+    /// Bounds the queued tasks; beyond it `submit` says full.
+    ///
+    /// The tasks of the running batch count. 268,435,455 by default, which is also the most; `build` takes neither more nor 0.
     pub fn max_queued(mut self, tasks: usize) -> Self {
         self.max_queued = tasks;
         self
     }
 
-    /// The queued tasks weigh at most this much, 0 for no limit; beyond that `submit` says full.
+    /// Bounds what the queued tasks weigh; beyond it `submit` says full.
     ///
-    /// A heavier task is taken when nothing is queued.
+    /// 0, the default, is no bound; any other needs a weigher. A heavier task is taken when nothing is queued.
     pub fn max_queued_weight(mut self, weight: u64) -> Self {
         self.max_queued_weight = weight;
         self
     }
 
-    /// How long a batch that found little waits for more.
+    /// How long a batch that found little waits for more; `Linger::default()` by default.
     pub fn linger(mut self, linger: Linger) -> Self {
         self.linger = linger;
         self
     }
 
-    /// Takes the tasks that are given back and have no submitter left to take them; by default they are dropped.
+    /// Takes tasks given back that have no submitter left.
     ///
-    /// Called on the thread that learns of the refusal, one task at a time, in order.
+    /// By default they are dropped. Called on the thread that learns of the refusal, one task at a time, in order.
     pub fn on_rejected(mut self, handler: impl FnMut(Rejected<T>) + Send + 'static) -> Self {
         self.handlers.reject = Box::new(handler);
         self

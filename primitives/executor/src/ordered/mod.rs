@@ -213,13 +213,17 @@ impl OrderedBuilder {
         self
     }
 
-    /// Each worker queues at most this many jobs, the running one among them; without a bound by default.
+    /// Bounds the jobs that each worker queues; without a bound by default.
+    ///
+    /// The running job counts.
     pub fn capacity(mut self, jobs: usize) -> Self {
         self.capacity = Some(jobs);
         self
     }
 
-    /// A worker looks for work this many times, with a spin hint after each, before it parks; 100 by default.
+    /// How often a worker looks for work before it parks; 100 by default.
+    ///
+    /// It gives a spin hint after each look.
     pub fn spins(mut self, spins: u32) -> Self {
         self.spins = spins;
         self
@@ -231,7 +235,9 @@ impl OrderedBuilder {
         self
     }
 
-    /// Hears of jobs that panic, on the worker's thread; by default nobody does, beyond the process's panic hook.
+    /// Hears of jobs that panic; by default only the process's panic hook does.
+    ///
+    /// Called on the worker's thread.
     pub fn on_panic(mut self, sink: impl Fn(JobPanic) + Send + Sync + 'static) -> Self {
         self.panicked = arc_dyn!(sink => dyn Fn(JobPanic) + Send + Sync);
         self

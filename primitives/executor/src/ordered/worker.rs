@@ -227,9 +227,9 @@ impl Worker {
         self.shared.figures.batches.load(Ordering::Relaxed)
     }
 
-    /// How long the worker has not been parked; it looks at the clock only around parking.
+    /// How long the worker has not been parked.
     ///
-    /// Read while the worker goes to park or comes from it, the figure can be off by the stretch that ends or begins there.
+    /// It looks at the clock only around parking. Read while the worker goes to park or comes from it, the figure can be off by the stretch that ends or begins there.
     pub fn busy(&self) -> Duration {
         let figures = &self.shared.figures;
         // Relaxed, both: see `Figures`.
