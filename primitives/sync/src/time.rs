@@ -1,4 +1,23 @@
 //! Clocks that are given, not reached for.
+//!
+//! # Guarantees
+//! Monotonic times never go back, and the coarse one is never ahead of the exact one. `SystemClock` never waits and allocates nothing
+//! once made; its wall time is the machine's, which may jump.
+//!
+//! # Protocol
+//! One word holds the latest time that any thread read: [`now`](Clock::now) raises it, [`coarse`](Clock::coarse) reads it. An `Upkeep`
+//! raises it at intervals, until a flag tells its thread to end.
+//!
+//! # Orderings
+//! | operation | word | ordering | pairs with | why |
+//! |---|---|---|---|---|
+//! | `now` | the latest time | Relaxed | | a number that publishes nothing; the maximum alone keeps it from going back |
+//! | `coarse` | the latest time | Relaxed | | as above |
+//! | the drop of an `Upkeep`, its thread | the flag | Relaxed | | the thread need only end some time later; it is joined |
+//!
+//! # Limits
+//! A time that one thread read says nothing about what another did before it. Without an `Upkeep` the coarse time stands still while
+//! nobody asks for the exact one. The nanoseconds of a clock last for centuries, and then saturate.
 
 use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime};

@@ -57,6 +57,8 @@ impl ManualClock {
     }
 
     /// Moves the clock on: the monotonic, the wall and, unless held, the coarse time.
+    ///
+    /// Fires no timers: [`ManualTimers::advance`](super::ManualTimers::advance) or [`fire_due`](super::ManualTimers::fire_due) does.
     pub fn advance(&self, by: Duration) {
         let by = nanos(by);
         let later = |time: u64| Some(time.saturating_add(by));

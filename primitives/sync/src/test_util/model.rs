@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::inject;
+#[cfg(loom)]
 use super::tracked::register;
 
 /// The fewest executions below which a model is taken to see nothing.
@@ -14,7 +15,7 @@ const BOUND: usize = 3;
 
 /// One model: a body that loom runs under every schedule up to a bound.
 ///
-/// `FOLIO_LOOM_BOUND` sets a larger bound than 3 for a longer hunt.
+/// There under `--cfg loom` only. `FOLIO_LOOM_BOUND` sets a larger bound than 3 for a longer hunt.
 ///
 /// ```
 /// use folio_sync::atomic::{AtomicUsize, Ordering};
@@ -133,6 +134,8 @@ impl Drop for Failing {
 
 /// Runs a model at the gating bound: see [`Model::check`].
 ///
+/// There under `--cfg loom` only.
+///
 /// # Panics
 /// As [`Model::check`].
 pub fn model(name: &'static str, body: impl Fn() + Send + Sync + 'static) {
@@ -140,6 +143,7 @@ pub fn model(name: &'static str, body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// What makes loom try every order of named steps: each of them is an operation on one word that all share.
+#[cfg(loom)]
 pub(crate) mod pulse {
     use std::cell::Cell;
 

@@ -122,7 +122,9 @@ impl Stop {
         assert!(phase != MISSED, "step {:?} was never reached", self.shared.step);
     }
 
-    /// Waits as [`wait_until_stopped`](Self::wait_until_stopped) does and holds the thread there until the result is dropped.
+    /// Waits until the thread stands at the step, and holds it there.
+    ///
+    /// It goes on when the result is dropped.
     ///
     /// # Panics
     /// As [`wait_until_stopped`](Self::wait_until_stopped).

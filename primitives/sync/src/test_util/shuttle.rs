@@ -3,10 +3,13 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
+#[cfg(shuttle)]
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+#[cfg(shuttle)]
 use shuttle::{Config, Runner};
 
 use super::inject;
+#[cfg(shuttle)]
 use super::tracked::register;
 
 /// The variable that replays a run; shuttle's own schedulers obey it too.
@@ -19,6 +22,8 @@ const PCT_DEPTH: usize = 3;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Runs a body under shuttle: `iterations` random schedules, then as many PCT schedules.
+///
+/// There under `--cfg shuttle` only.
 ///
 /// The seed of the whole run is printed before it begins. `SHUTTLE_RANDOM_SEED=<seed>` in the environment replays the run from there,
 /// random and PCT schedules both; a failing random schedule prints a seed of its own, which makes that schedule the first of the
@@ -39,6 +44,7 @@ pub fn shuttle_check(name: &str, iterations: usize, body: impl Fn() + Send + Syn
     println!("shuttle {name}: passed");
 }
 
+#[cfg(shuttle)]
 fn run(
     body: &std::sync::Arc<impl Fn() + Send + Sync + 'static>,
     scheduler: impl Scheduler + 'static,
