@@ -9,7 +9,8 @@ use folio_sync::unwind::{catch, discard};
 use folio_sync::{Executor, Job, Mutex};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
 
-use crate::world::{Entry, MONITOR_HELD, ReadError, ReadResult, World};
+use crate::tasks::{Monitor, Planted, State, Task, Timers};
+use crate::world::{MONITOR_HELD, ReadError, ReadResult, World};
 
 const READ: Demand = Demand::soft(0);
 const RESULT: Demand = Demand::urgent(0);
@@ -18,89 +19,6 @@ const REWIND: Demand = Demand::urgent(2);
 
 const QUEUE: usize = 1_000;
 const THRESHOLD: usize = 900;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Disconnected,
-    Started,
-    Terminating,
-    Terminated,
-}
-
-impl State {
-    fn is_terminal(self) -> bool {
-        matches!(self, Self::Terminating | Self::Terminated)
-    }
-}
-
-/// A fault that a replicator is made with, so that the race which is about it must be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Planted {
-    Nothing,
-    /// What an acknowledgement asks for while a read is outstanding is not left to that read's owner.
-    NoShortcutWhilePending,
-    /// A rejected completion is followed by a rewind only while the producer is there.
-    NoRewindWhileDisconnected,
-    /// An error of the producer's start goes the way of a step's.
-    StartErrorEscapes,
-}
-
-/// What the timers do with the next retry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timers {
-    Take,
-    Refuse,
-    Panic,
-}
-
-struct Task {
-    id: u64,
-    requested: usize,
-    /// `Some` once the read came back, with what is not yet taken out for submission.
-    result: Option<Vec<Entry>>,
-    error: Option<ReadError>,
-    entries: usize,
-    completed: usize,
-    submitted: bool,
-    skip: bool,
-}
-
-impl Task {
-    fn is_done(&self) -> bool {
-        self.submitted && self.result.is_some() && self.completed >= self.entries
-    }
-
-    fn in_flight(&self) -> usize {
-        if self.result.is_none() { self.requested } else { self.entries - self.completed }
-    }
-}
-
-/// What M guards.
-pub(crate) struct Monitor {
-    pub(crate) state: State,
-    tasks: VecDeque<Task>,
-    pub(crate) rewind_holds: usize,
-    pub(crate) timer: bool,
-    next_id: u64,
-}
-
-impl Monitor {
-    fn task(&mut self, id: u64) -> Option<&mut Task> {
-        self.tasks.iter_mut().find(|task| task.id == id)
-    }
-
-    fn skip_all(&mut self) {
-        self.tasks.iter_mut().for_each(|task| task.skip = true);
-    }
-
-    fn recycle(&mut self) {
-        self.tasks.retain(|task| !task.is_done());
-    }
-
-    fn is_pending(&self) -> bool {
-        self.tasks.iter().any(|task| task.result.is_none())
-    }
-}
 
 pub(crate) struct Replicator {
     pub(crate) world: World,
