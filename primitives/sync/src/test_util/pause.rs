@@ -103,10 +103,10 @@ impl Stop {
         result
     }
 
-    /// Has the calling thread stop the first time that it reaches the step, whenever that is.
+    /// Has the calling thread stop the first time it reaches the step.
     ///
-    /// For a step outside of every operation that a test could wrap, such as one of a worker's own loop. Nobody notices when it is never
-    /// reached. A [`run`](Self::run) on the same thread sets it aside until it ends.
+    /// Whenever that is: for a step outside of every operation that a test could wrap, such as one of a worker's own loop. Nobody
+    /// notices when it is never reached. A [`run`](Self::run) on the same thread sets it aside until it ends.
     pub fn arm(&self) {
         STOP.with_borrow_mut(|current| *current = Some(Arc::clone(&self.shared)));
     }
