@@ -55,3 +55,8 @@ pub use ordered::{JobPanic, OrderedBuilder, OrderedExecutor, Worker};
 pub use serial::Serial;
 
 pub use folio_sync::{Executor, Job, RejectReason, Rejected, SerialExecutor};
+
+/// The example of the README, which is run with those here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
