@@ -317,7 +317,7 @@ impl Shared {
         }
     }
 
-    /// Hands a job to the serial executor; asked by one of its own jobs, it is that job's continuation.
+    /// Hands a job to the serial executor. Asked by one of its own jobs, it is that job's continuation.
     pub(crate) fn submit_to_serial(&self, job: Job) -> Result<(), Rejected<Job>> {
         self.serial.resubmit(job)
     }

@@ -81,7 +81,7 @@ fn of_process() -> (u32, DepthLimitSource) {
     }
 }
 
-/// Reads the variable; whoever is the first to fill the word has read it for all, and alone complains.
+/// Reads the variable. Whoever is the first to fill the word has read it for all, and alone complains.
 #[cold]
 fn read_for_all() -> (u32, DepthLimitSource) {
     let value = std::env::var_os(DEPTH_LIMIT_VARIABLE);
