@@ -7,6 +7,7 @@ use std::sync::Mutex as Unseen;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use folio_executor::{BatchingExecutor, Builder, Linger, OrderedExecutor, Part};
+use folio_sync::cell::UnsafeCell;
 use folio_sync::test_util::{Model, Tracked, model};
 use folio_sync::{Arc, Executor, Job, Mutex, RejectReason, Rejected, SerialExecutor, thread};
 
@@ -182,17 +183,19 @@ fn leftovers_on_an_inline_delegate() {
     });
 }
 
-/// I1: a close races a submit: the task runs or comes back, and what was taken runs.
+/// I1: a close races submits: what was taken runs, the rest comes back, and what begins after the close is refused.
 #[test]
 fn close_racing_submit() {
-    Model::new("close racing submit").at_every_step().check(|| {
+    model("close racing submit", || {
         let (executor, fates) = executor(8, Inline);
-        let one = submit(&executor, &fates, &[1]);
-        let two = submit(&executor, &fates, &[2]);
+        let one = submit(&executor, &fates, &[1, 3]);
+        let two = submit(&executor, &fates, &[4]);
         executor.close();
+        submit_here(&executor, &fates, &[2]);
         one.join().unwrap();
         two.join().unwrap();
-        assert_eq!(fates.all(), [1, 2]);
+        assert_eq!(fates.all(), [1, 2, 3, 4]);
+        assert!(!fates.ran().contains(&2), "a task that comes after the close is refused");
         assert_eq!(executor.queued(), 0);
     });
 }
@@ -248,13 +251,13 @@ fn shutdown_racing_the_beginning_of_a_batch() {
     });
 }
 
-/// I1: the executor is dropped while its batch runs: the batch gives back what is left.
+/// I1: the executor is dropped while its batch runs: the batch gives back what is left after its current task.
 #[test]
 fn drop_racing_the_batch() {
     Model::new("drop racing the batch").at_every_step().check(|| {
         let held = Held::new();
-        let (executor, fates) = executor(1, held.clone());
-        submit_here(&executor, &fates, &[1, 2]);
+        let (executor, fates) = executor(8, held.clone());
+        submit_here(&executor, &fates, &[1, 2, 3]);
         let worker = {
             let held = held.clone();
             thread::spawn(move || held.run_all())
@@ -262,7 +265,23 @@ fn drop_racing_the_batch() {
         drop(executor);
         worker.join().unwrap();
         held.run_all();
+        assert_eq!(fates.all(), [1, 2, 3]);
+    });
+}
+
+/// I1: the last handle is dropped right after a submit on another thread: the task runs or is given back.
+#[test]
+fn drop_after_a_racing_submit() {
+    Model::new("drop after a racing submit").at_every_step().check(|| {
+        let held = Held::new();
+        let (executor, fates) = executor(8, held.clone());
+        let one = submit(&executor, &fates, &[1]);
+        submit_here(&executor, &fates, &[2]);
+        drop(executor);
+        one.join().unwrap();
         assert_eq!(fates.all(), [1, 2]);
+        assert!(fates.ran().is_empty(), "no batch was begun");
+        held.run_all();
     });
 }
 
@@ -321,6 +340,68 @@ fn flush_racing_the_end_of_a_batch() {
     });
 }
 
+/// What the handler did is visible to the completion of a flush, wherever that runs.
+#[test]
+fn flush_sees_what_the_handler_did() {
+    Model::new("flush sees what the handler did").at_every_step().check(|| {
+        let held = Held::new();
+        let done = Arc::new(UnsafeCell::new(0));
+        let written = SendCell(Arc::clone(&done));
+        let failed = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&failed);
+        let handler = move |task: Task| {
+            if *task.get() == 1 {
+                written.set();
+            }
+        };
+        let executor: Small = Builder::new(handler)
+            .linger(Linger::OFF)
+            .on_failure(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .build(held.clone())
+            .unwrap();
+        let executor = Arc::new(executor);
+        executor.submit(Tracked::new(1)).unwrap();
+        let other = {
+            let executor = Arc::clone(&executor);
+            thread::spawn(move || executor.submit(Tracked::new(2)).unwrap())
+        };
+        let worker = {
+            let held = held.clone();
+            thread::spawn(move || held.run_all())
+        };
+        let read = SendCell(done);
+        executor.flush_with(move || assert_eq!(read.get(), 1));
+        other.join().unwrap();
+        worker.join().unwrap();
+        held.run_all();
+        assert_eq!(
+            failed.load(Ordering::Relaxed),
+            0,
+            "what loom reports inside the completion is contained there"
+        );
+    });
+}
+
+/// A cell that loom watches: its accesses must be ordered by the executor alone.
+struct SendCell(Arc<UnsafeCell<u32>>);
+
+// SAFETY: loom runs one thread at a time, and reports accesses that are not ordered.
+unsafe impl Send for SendCell {}
+
+impl SendCell {
+    fn set(&self) {
+        // SAFETY: loom fails the model if another access is not ordered with this one.
+        self.0.with_mut(|value| unsafe { *value = 1 });
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: loom fails the model if the write is not ordered with this.
+        self.0.with(|value| unsafe { *value })
+    }
+}
+
 /// The worker parks: a job that comes as it goes to park is run all the same.
 #[test]
 fn job_racing_the_park_of_its_worker() {
@@ -375,6 +456,38 @@ fn close_of_a_worker_racing_the_next_batch() {
         let unrun = pool.join().unwrap();
         assert!(unrun.is_empty());
         assert_eq!(fates.ran(), [1, 2], "both were taken before the close");
+    });
+}
+
+/// Loom sees whether the delegate is used after it was dropped.
+struct Watched(Held, Tracked<()>);
+
+impl Executor for Watched {
+    fn submit(&self, job: Job) -> Result<(), Rejected<Job>> {
+        self.1.get();
+        self.0.submit(job)
+    }
+}
+
+impl SerialExecutor for Watched {
+    fn is_current(&self) -> bool {
+        false
+    }
+}
+
+/// I1: a shutdown lets go of the delegate while two threads submit to it: its destructor comes after every use.
+#[test]
+fn shutdown_letting_go_of_a_delegate_in_use() {
+    model("shutdown letting go of a delegate in use", || {
+        let held = Held::new();
+        let (executor, fates) = executor(1, Watched(held.clone(), Tracked::new(())));
+        let one = submit(&executor, &fates, &[1]);
+        let two = submit(&executor, &fates, &[2]);
+        executor.shutdown_now();
+        one.join().unwrap();
+        two.join().unwrap();
+        held.run_all();
+        assert_eq!(fates.all(), [1, 2]);
     });
 }
 

@@ -2,8 +2,9 @@
 
 use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use folio_sync::cell::UnsafeCell;
-use folio_sync::{Arc, Job, Mutex, RejectReason, Rejected, SerialExecutor, SharedJob, hint, thread, unwind};
+use folio_sync::{Arc, Job, RejectReason, Rejected, SerialExecutor, SharedJob, hint, thread, unwind};
 
+use super::delegate::Delegate;
 use super::flush::Waiters;
 use super::frame::Frame;
 use super::{Failure, Limits, Part};
@@ -26,7 +27,7 @@ pub(super) struct Core<T, const N: usize> {
     pub(super) weigh: Option<Weigher<T>>,
     pub(super) failed: Box<dyn Fn(Failure) + Send + Sync>,
     /// Let go of when the executor is shut: a batch that still waits there, unbegun, must not keep its own executor alive.
-    pub(super) delegate: Mutex<Option<Arc<dyn SerialExecutor>>>,
+    pub(super) delegate: Delegate,
     /// The weight of what is queued; counted only under a bound.
     pub(super) queued_weight: AtomicU64,
     /// Set before the word's `SHUT`: by it a running batch stops early. The word decides.
@@ -62,11 +63,14 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
 
     /// Whether this thread is inside a batch, or would run it.
     pub(super) fn is_inside(&self) -> bool {
-        Frame::is_inside(self.identity()) || self.delegate().is_some_and(|delegate| delegate.is_current())
+        Frame::is_inside(self.identity())
+            || matches!(self.use_delegate(|delegate| delegate.is_current()), Some(true))
     }
 
-    fn delegate(&self) -> Option<Arc<dyn SerialExecutor>> {
-        self.delegate.lock().clone()
+    /// Calls the delegate, unless it was let go of or panics.
+    fn use_delegate<R>(&self, f: impl FnOnce(&dyn SerialExecutor) -> R) -> Option<R> {
+        let used = self.delegate.using(f, |payload| self.report(Part::Delegate, payload))?;
+        used.map_err(|payload| self.report(Part::Delegate, payload)).ok()
     }
 
     /// Queues a task and schedules a batch if none is.
@@ -266,15 +270,18 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
         if self.queue.word().has(SHUT) {
             return HandOver::Refused(RejectReason::Closed);
         }
-        let Some(delegate) = self.delegate() else { return HandOver::Refused(RejectReason::Closed) };
         let job = Job::shared(Arc::clone(handle));
-        match unwind::catch(|| submit(&*delegate, job)) {
-            Ok(Ok(())) => HandOver::Taken,
-            Ok(Err(rejected)) => {
+        let used = self
+            .delegate
+            .using(|delegate| submit(delegate, job), |payload| self.report(Part::Delegate, payload));
+        match used {
+            // Without a delegate it was shut since the look above: the job was dropped, and gave back what was left.
+            Some(Ok(Ok(()))) | None => HandOver::Taken,
+            Some(Ok(Err(rejected))) => {
                 rejected.value.forget();
                 HandOver::Refused(rejected.reason)
             }
-            Err(payload) => {
+            Some(Err(payload)) => {
                 // The job was dropped as the delegate unwound, and gave back what was queued; or the delegate has it.
                 self.report(Part::Delegate, payload);
                 HandOver::Taken
@@ -306,10 +313,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
         self.stop.store(true, Ordering::Relaxed);
         self.queue.set(CLOSED | SHUT);
         self.give_all_back(RejectReason::Closed);
-        let delegate = self.delegate.lock().take();
-        if let Err(payload) = unwind::catch(|| drop(delegate)) {
-            self.report(Part::Delegate, payload);
-        }
+        self.delegate.let_go(|payload| self.report(Part::Delegate, payload));
     }
 
     fn complete_flushes(&self, word: Word) {

@@ -1,6 +1,7 @@
 //! The batching executor's interface.
 
 mod core;
+mod delegate;
 mod flush;
 mod frame;
 
@@ -9,9 +10,10 @@ use std::sync::atomic::Ordering;
 
 use folio_sync::atomic::{AtomicBool, AtomicU64};
 use folio_sync::cell::UnsafeCell;
-use folio_sync::{Arc, Mutex, Rejected, SerialExecutor, SharedJob, arc_dyn, unwind};
+use folio_sync::{Arc, Rejected, SerialExecutor, SharedJob, arc_dyn, unwind};
 
 use self::core::{Batches, Core, Handlers, Weigher};
+use delegate::Delegate;
 pub use flush::{Flush, WouldDeadlock};
 
 use crate::queue::Queue;
@@ -386,7 +388,7 @@ impl<T: Send + 'static, const BLOCK: usize> Builder<T, BLOCK> {
             limits,
             weigh: self.weigh,
             failed: self.failed,
-            delegate: Mutex::new(Some(arc_dyn!(delegate => dyn SerialExecutor))),
+            delegate: Delegate::new(delegate),
             queued_weight: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             waiters: flush::Waiters::default(),

@@ -23,7 +23,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use folio_sync::time::Clock;
-use folio_sync::{Arc, Executor, Job, Rejected, SerialExecutor, arc_dyn, thread, unwind};
+use folio_sync::{Arc, Executor, Job, Rejected, arc_dyn, thread, unwind};
 
 use worker::Shared;
 pub use worker::Worker;
@@ -130,7 +130,8 @@ impl OrderedExecutor {
     /// When a worker ended by a panic of its own, which is a fault of this crate: those of jobs are contained.
     pub fn join(mut self) -> Result<Vec<Job>, WouldDeadlock> {
         self.close();
-        if self.workers.iter().any(SerialExecutor::is_current) {
+        let here = thread::current().id();
+        if self.workers.iter().any(|worker| worker.thread.id() == here) {
             return Err(WouldDeadlock);
         }
         for thread in std::mem::take(&mut self.threads) {

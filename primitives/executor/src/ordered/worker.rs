@@ -86,12 +86,17 @@ impl Shared {
     }
 
     fn now(&self) -> Instant {
-        self.clock.as_ref().map_or(Instant::ORIGIN, |clock| clock.now())
+        let Some(clock) = &self.clock else { return Instant::ORIGIN };
+        // A clock that panics measures nothing, and takes no worker down.
+        unwind::catch(|| clock.now()).unwrap_or_else(|payload| {
+            self.report(payload);
+            Instant::ORIGIN
+        })
     }
 
     /// The worker's thread: runs jobs until the queue is closed and empty.
     pub(super) fn work(&self) {
-        let _exiting = CURRENT.try_with(|current| current.set(self.identity()));
+        CURRENT.with(|current| current.set(self.identity()));
         self.begin_busy();
         loop {
             if let Some(turn) = self.queue.begin() {
@@ -102,6 +107,8 @@ impl Shared {
                 self.park();
             }
         }
+        // Nothing that destructors of the thread still do belongs to a job: it would find nobody to run it.
+        CURRENT.with(|current| current.set(ptr::null()));
         self.end_busy();
     }
 
@@ -131,7 +138,7 @@ impl Shared {
 
     fn begin_busy(&self) {
         // Relaxed: see `Figures`.
-        self.figures.busy_since.store(self.now().as_nanos(), Ordering::Relaxed);
+        self.figures.busy_since.store(self.now().as_nanos().max(1), Ordering::Relaxed);
     }
 
     fn end_busy(&self) {

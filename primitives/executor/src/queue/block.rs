@@ -49,18 +49,36 @@ impl<T, const N: usize> Block<T, N> {
     }
 
     /// An open block, ready to be linked.
+    ///
+    /// Built where it stays: a block can be larger than a stack.
     fn allocate(start: u32, before: *mut Self) -> *mut Self {
-        Box::into_raw(Box::new(Self {
-            start,
-            before,
-            next: AtomicPtr::new(ptr::null_mut()),
-            released: AtomicU64::new(0),
-            alive: UnsafeCell::new(()),
-            slots: std::array::from_fn(|_| Slot {
-                state: AtomicU64::new(EMPTY),
-                value: UnsafeCell::new(MaybeUninit::uninit()),
-            }),
-        }))
+        /// Writes one field of a value that is being built.
+        macro_rules! write {
+            ($to:expr, $field:ident, $value:expr) => {{
+                // SAFETY: the pointer is to a whole allocation, hence its fields lie in it.
+                let place = unsafe { &raw mut (*$to).$field };
+                // SAFETY: nobody else has the allocation yet, and the field is not read before this.
+                unsafe { place.write($value) };
+            }};
+        }
+
+        let mut block = Box::<Self>::new_uninit();
+        let fields = block.as_mut_ptr();
+        write!(fields, start, start);
+        write!(fields, before, before);
+        write!(fields, next, AtomicPtr::new(ptr::null_mut()));
+        write!(fields, released, AtomicU64::new(0));
+        write!(fields, alive, UnsafeCell::new(()));
+        // SAFETY: the pointer is to a whole allocation, hence its fields lie in it.
+        let slots = unsafe { &raw mut (*fields).slots }.cast::<Slot<T>>();
+        for index in 0..N {
+            // SAFETY: an index below `N` is in the array.
+            let slot = unsafe { slots.add(index) };
+            write!(slot, state, AtomicU64::new(EMPTY));
+            write!(slot, value, UnsafeCell::new(MaybeUninit::uninit()));
+        }
+        // SAFETY: all fields have been written.
+        Box::into_raw(unsafe { block.assume_init() })
     }
 
     /// Frees a block whose values have all been moved out.
@@ -103,8 +121,13 @@ impl<T, const N: usize> Block<T, N> {
 
     /// Whether the ticket falls into this block, asked by a producer on its way.
     pub(crate) fn visit(&self, ticket: u32) -> bool {
-        self.alive.with(|_| ());
+        self.touch();
         self.holds(ticket)
+    }
+
+    /// Tells models that the block is in use here.
+    pub(crate) fn touch(&self) {
+        self.alive.with(|_| ());
     }
 
     /// The block before this one, for a producer whose ticket lies before this block.

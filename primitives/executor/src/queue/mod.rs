@@ -33,10 +33,14 @@
 //! | claim: compare-and-set | word | Acquire | release's read-modify-write | a later ticket must see the moved tail |
 //! | begin: `fetch_and` | word | Acquire | end's Release | the consumer's place |
 //! | end: `fetch_sub` | word | Release | begin; a look at what is done | the consumer's place; what was done with the items |
-//! | again: `fetch_or` | word | Relaxed | nothing | continues the release sequence of the end before it |
-//! | publish: swap | slot | Release | take's Acquire | the value |
+//! | again: `fetch_or` | word | Release | begin | the consumer's last touch of its head slot comes before the free of the block |
+//! | publish: swap | slot | `AcqRel` | take's Acquire; await's Release | the value; the Acquire only for await's first reason |
 //! | take: load | slot | Acquire | publish | the value, and that its producer has left the blocks behind |
-//! | await: compare-and-set | slot | Relaxed | nothing | which of the two came first is all it says; the place is in the word |
+//! | await: compare-and-set | slot | Release, failing Relaxed | publish | the end comes before the writer's offer in the word (which load buffering alone could turn round, and no model shows); this touch of the slot comes before the free of its block |
+//! | first: load, compare-and-set | first | Acquire; Release, failing Acquire | each other | the very first block |
+//! | a look at the word: load | word | Acquire | end | what was done with the items that are seen done |
+//! | flags: `fetch_or` | word | `AcqRel` | end; a look | a flag's setter sees what was done with the items that are done, and the other way round |
+//! | flush flag cleared: `fetch_and` | word | Relaxed | nothing | set and cleared under the lock of the waiters |
 //! | link: compare-and-set | next | Release, failing Acquire | load of next | the fresh block |
 //! | move: compare-and-set | tail | Release | load of tail | the fresh block, for those that come in by the tail |
 //! | release: `fetch_or(0)` | word | Release | claim | a claim after it sees the moved tail |
@@ -213,8 +217,8 @@ impl<T, const N: usize> Queue<T, N> {
             unsafe { value.write(MaybeUninit::new(item)) };
         });
         let full = FULL | weight.min(HEAVIEST) << WEIGHT_SHIFT;
-        // Release: publishes the value to take's Acquire. What comes with an awaited slot comes by the word.
-        let before = step!("queue.publish", slot.state.swap(full, Ordering::Release));
+        // AcqRel: publishes the value to take's Acquire; an awaited slot's offer comes after the end that awaited it.
+        let before = step!("queue.publish", slot.state.swap(full, Ordering::AcqRel));
         if before == AWAITED {
             self.offer_turn();
             Ok(Pushed::MustSchedule(ticket))
@@ -227,8 +231,8 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Puts the turn, which this thread holds, up for whoever clears the flag.
     fn offer_turn(&self) {
-        // Relaxed: the consumer's place went into the word by the end that came before, and this continues its release sequence.
-        let before = step!("queue.again", Word(self.word.fetch_or(QUEUED, Ordering::Relaxed)));
+        // Release: what the consumer still did to its head slot comes before whoever begins next, and frees it.
+        let before = step!("queue.again", Word(self.word.fetch_or(QUEUED, Ordering::Release)));
         debug_assert!(
             !before.has(QUEUED) && before.pending() > 0,
             "there is one turn, and it was held: {before:?}"
@@ -326,6 +330,7 @@ impl<T, const N: usize> Drop for Queue<T, N> {
             (consumer.oldest, consumer.head)
         });
         if block.is_null() {
+            // Relaxed, here and below: `&mut self` comes after everything.
             block = self.tail.first.load(Ordering::Relaxed);
         }
         let mut rest = Vec::new();
@@ -407,6 +412,7 @@ impl<T, const N: usize> Turn<'_, T, N> {
     /// Lets go of the turn; returns also the word as this left it, or as it was found when nothing was taken.
     pub(crate) fn end(mut self) -> (Ended, Word) {
         let left = (self.place.head != self.until).then(|| ptr::from_ref(self.head_slot()));
+        let block = self.place.block;
         self.place.free_spent();
         let place = self.place;
         self.queue.consumer.with_mut(|left| {
@@ -423,10 +429,12 @@ impl<T, const N: usize> Turn<'_, T, N> {
         if let Some(slot) = left {
             // SAFETY: the slot is the head's, which is not taken, and its block is not freed before it is.
             let slot = unsafe { &*slot };
-            // Relaxed: the consumer's place is in the word already, for whoever begins next.
+            // SAFETY: as above; models see that this comes before the free.
+            unsafe { &*block }.touch();
+            // Release: the end, and this touch, come before the writer's offer; pairs with publish. Relaxed on failure: the turn is here.
             let awaited = step!(
                 "queue.await",
-                slot.state.compare_exchange(EMPTY, AWAITED, Ordering::Relaxed, Ordering::Relaxed)
+                slot.state.compare_exchange(EMPTY, AWAITED, Ordering::Release, Ordering::Relaxed)
             );
             if awaited.is_ok() {
                 return (Ended::Awaited, now);

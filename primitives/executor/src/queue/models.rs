@@ -143,10 +143,11 @@ fn turn_begun_by_a_stranger() {
             let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
             thread::spawn(move || consume(&queue, &log, 1))
         };
-        push(&queue, &log, 1, 1);
-        push(&queue, &log, 2, 1);
+        for item in 1..=3 {
+            push(&queue, &log, item, 1);
+        }
         stranger.join().unwrap();
-        check(&queue, &log, &[&[1, 2]]);
+        check(&queue, &log, &[&[1, 2, 3]]);
     });
 }
 
