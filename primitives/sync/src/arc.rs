@@ -64,6 +64,11 @@ mod visible {
         }
 
         /// As the standard one's.
+        pub fn downgrade(this: &Self) -> Weak<T> {
+            Weak { value: ManuallyDrop::new(StdArc::downgrade(&this.value)), owners: this.owners }
+        }
+
+        /// As the standard one's.
         pub fn as_ptr(this: &Self) -> *const T {
             StdArc::as_ptr(&this.value)
         }
@@ -72,6 +77,32 @@ mod visible {
         pub fn strong_count(this: &Self) -> usize {
             // Relaxed: a number that publishes nothing.
             this.owners.load(Ordering::Relaxed)
+        }
+    }
+
+    /// As the standard one; leaked, so that its last drop hides nothing either.
+    pub struct Weak<T: ?Sized> {
+        value: ManuallyDrop<std::sync::Weak<T>>,
+        owners: &'static AtomicUsize,
+    }
+
+    impl<T: ?Sized> Weak<T> {
+        /// As the standard one's.
+        pub fn upgrade(&self) -> Option<Arc<T>> {
+            // Acquire: what was done with the value before; Relaxed on failure: it is gone or tried again.
+            let one_more = |owners: usize| (owners > 0).then_some(owners + 1);
+            self.owners.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).ok()?;
+            // This owner is counted, so the one standard `Arc` is there.
+            let value = self.value.upgrade()?;
+            // SAFETY: a copy of the one standard `Arc`, whose own count goes back to one as `value` is dropped.
+            let copy = unsafe { std::ptr::read(&raw const value) };
+            Some(Arc { value: ManuallyDrop::new(copy), owners: self.owners })
+        }
+    }
+
+    impl<T: ?Sized> fmt::Debug for Weak<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("(Weak)")
         }
     }
 
