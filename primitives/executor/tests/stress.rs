@@ -206,6 +206,7 @@ fn what_was_submitted_before_another_submission_began_runs_before_it() {
             }
         });
         executor.flush().wait().unwrap();
+        assert!(pool.join().unwrap().is_empty());
         let history = recorder.history(&ran.take());
         assert_eq!(history.len(), PRODUCERS * TASKS);
         assert_eq!(check_order(&history), Ok(()), "a task ran after one that was submitted after it");
