@@ -115,3 +115,8 @@ pub mod __private {
     #[cfg(shuttle)]
     pub use shuttle;
 }
+
+/// The example of the README, which is run with those here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
