@@ -80,12 +80,12 @@ fn a_batch_lingers_after_its_tasks_and_before_the_next_batch() {
     let (delegate, seen) = (ManualExecutor::new(), Log::new());
     let began = idled();
     let executor: Arc<OnceLock<BatchingExecutor<u32>>> = Arc::default();
-    let (again, noted) = (Arc::clone(&executor), seen.clone());
+    let (again, noted) = (Arc::downgrade(&executor), seen.clone());
     let built = BatchingExecutor::builder(move |task| {
         noted.push((task, since(began)));
         if task == 2 {
             // Behind the batch's limit: it is there when the batch ends, and not taken by it.
-            again.get().unwrap().submit(3).unwrap();
+            again.upgrade().unwrap().get().unwrap().submit(3).unwrap();
         }
     })
     .max_items(2)
@@ -108,8 +108,8 @@ fn a_batch_lingers_after_its_tasks_and_before_the_next_batch() {
 fn a_batch_that_is_shut_down_does_not_linger() {
     let (delegate, given_back) = (ManualExecutor::new(), Log::new());
     let executor: Arc<OnceLock<BatchingExecutor<u32>>> = Arc::default();
-    let (inner, noted) = (Arc::clone(&executor), given_back.clone());
-    let built = BatchingExecutor::builder(move |_| inner.get().unwrap().shutdown_now())
+    let (inner, noted) = (Arc::downgrade(&executor), given_back.clone());
+    let built = BatchingExecutor::builder(move |_| inner.upgrade().unwrap().get().unwrap().shutdown_now())
         .linger(LINGER)
         .on_rejected(move |rejected| noted.push(rejected.value))
         .build(delegate.clone())
