@@ -66,7 +66,13 @@ mod counted {
         let before = Counts::now();
         let turn = Turn::builder(Countdown(5)).budget(2).yield_to(executor.clone());
         let during = Counts::now() - before;
-        assert_eq!((during.allocations, during.frees), (3, 0), "the turn, its job and the executor's handle");
+        // Under ThreadSanitizer the owners of an `Arc` are counted in an allocation of their own.
+        let made = if cfg!(tsan) { 6 } else { 3 };
+        assert_eq!(
+            (during.allocations, during.frees),
+            (made, 0),
+            "the turn, its job and the executor's handle"
+        );
 
         // Each thread that drives a turn, once.
         let drive = || {

@@ -6,14 +6,13 @@ pub(crate) mod history;
 use folio_sync::Arc;
 use std::fmt;
 use std::panic::panic_any;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use folio_executor::{Failure, OrderedExecutor, Part};
 use folio_sync::test_util::ManualExecutor;
-use folio_sync::{Executor, Job, RejectReason, Rejected, SerialExecutor};
+use folio_sync::{Executor, Job, Mutex, RejectReason, Rejected, SerialExecutor};
 
 /// Longer than anything here takes; a test that waits this long fails.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -62,15 +61,15 @@ impl<T> Log<T> {
     }
 
     pub(crate) fn push(&self, item: T) {
-        self.0.lock().unwrap().push(item);
+        self.0.lock().push(item);
     }
 
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut *self.0.lock().unwrap())
+        std::mem::take(&mut *self.0.lock())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.lock().len()
     }
 }
 
