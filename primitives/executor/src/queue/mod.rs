@@ -64,6 +64,7 @@ use std::ptr;
 use crossbeam_utils::CachePadded;
 use folio_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use folio_sync::cell::UnsafeCell;
+use folio_sync::hint::Backoff;
 use folio_sync::{RejectReason, Rejected, step};
 
 use block::{AWAITED, Block, EMPTY, FULL, Slot, WEIGHT_SHIFT};
@@ -191,6 +192,7 @@ impl<T, const N: usize> Queue<T, N> {
     fn push_unless(&self, barred: u64, item: T, weight: u64, most: u32) -> Result<Pushed, Rejected<T>> {
         // Relaxed: only a first guess.
         let mut seen = Word(self.word.load(Ordering::Relaxed));
+        let mut backoff = Backoff::new();
         let claimed = loop {
             if seen.has(barred) {
                 return Err(Rejected::new(item, RejectReason::Closed));
@@ -207,7 +209,10 @@ impl<T, const N: usize> Queue<T, N> {
             );
             match tried {
                 Ok(_) => break seen,
-                Err(found) => seen = Word(found),
+                Err(found) => {
+                    seen = Word(found);
+                    backoff.wait();
+                }
             }
         };
         let ticket = claimed.ticket();
