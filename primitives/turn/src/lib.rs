@@ -63,7 +63,8 @@
 //!   lock is held while a step runs. Ownership survives yields.
 //! * **No demand is lost.** Demand that is recorded while an owner runs or is queued is given to one of its steps before it lets go, and
 //!   schedules nothing. What a thread did before it recorded is visible to that step.
-//! * **The wait.** A step that says [`Wait`](Next::Wait) lets go until *urgent* demand comes. Soft demand recorded then answers
+//! * **The wait.** A step that says [`Wait`](Next::Wait) lets go until *urgent* demand comes, though soft demand was recorded during
+//!   it: that stays for the next owner. Soft demand recorded in the wait answers
 //!   [`Waits`](Recorded::Waits), queues nothing and is seen by the owner that the urgent demand brings.
 //! * **Ownership is never lost.** A hand-over that an executor refuses comes back as a [`Stranded`] value that holds the [`Ownership`].
 //!   So does a queued turn that is dropped unrun, by [`Work::stranded`].

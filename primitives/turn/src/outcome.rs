@@ -17,6 +17,8 @@ pub enum Recorded {
     /// Until somebody does, the demand stays recorded and nothing happens.
     MustRun,
     /// An owner runs, or is queued: it sees the demand before it lets go.
+    ///
+    /// Unless its step goes into the wait: soft demand then stays recorded for the owner that urgent demand brings.
     Seen,
     /// Nobody owns the turn, and the demand calls for no owner.
     ///

@@ -4,7 +4,8 @@
 //! *Progress*: a push is lock-free: a compare-and-set loop on one word, then a walk over at most as many blocks as were filled
 //! since. The consumer never waits for a producer. *Order*: items come out in the order of their claims; a push that returned
 //! before another began is ahead of it. *Memory*: nothing before the first push; then one block for every `N` items, freed when
-//! its items have been taken and no producer can be in it; an idle queue keeps at most the block in use and the ones before and after it.
+//! its items have been taken and no producer can be in it; an idle queue keeps at most the block in use and the ones before and
+//! after it, and up to its next push one more for each producer that stalled while it moved the tail.
 //!
 //! # Protocol
 //! One word holds the next ticket, the number of pending items and the flags; see [`word`]. *Claim*: a producer takes a ticket
