@@ -164,10 +164,8 @@ impl Work for Consumer {
     }
 }
 
-/// I1, O1, O3, O7, O12, O14: by every call, against refusals, drops, inline runs, panics and waits: each item once and in order, each
-/// stranded owner told once, each panic mended once.
-#[test]
-fn nothing_is_lost_or_done_twice() {
+/// One run, with exact accounting; which kinds of event it had.
+fn one_run() -> [(&'static str, bool); 6] {
     let chaos = Chaos::default();
     let shared = Arc::new(Shared::default());
     let drops = Arc::new(AtomicUsize::new(0));
@@ -250,17 +248,36 @@ fn nothing_is_lost_or_done_twice() {
     assert_eq!(count(&shared.dropped), count(&state.dropped));
     // The very last step may have been a planted one.
     assert!(count(&shared.planted) - count(&shared.mended) <= 1);
-    for (name, counter) in [
+    let kinds = [
         ("refused", &state.refused),
         ("dropped", &state.dropped),
         ("inline", &state.inline),
         ("queued", &state.queued),
         ("planted", &shared.planted),
         ("waits", &shared.waits),
-    ] {
-        assert!(count(counter) > 0, "{name}: never happened");
-    }
+    ]
+    .map(|(name, counter)| (name, count(counter) > 0));
     let refs = Arc::strong_count(&shared);
     drop(turn);
     assert_eq!(Arc::strong_count(&shared), refs - 1, "the state went with the last handle");
+    kinds
+}
+
+/// I1, O1, O3, O7, O12, O14: by every call, against refusals, drops, inline runs, panics and waits: each item once and in order, each
+/// stranded owner told once, each panic mended once.
+#[test]
+fn nothing_is_lost_or_done_twice() {
+    let mut missing = Vec::new();
+    // How the threads meet is the system's choice: every run is exact, and together they have had every kind of event.
+    for run in 0..100 {
+        let kinds = one_run();
+        if run == 0 {
+            missing = kinds.map(|(name, _)| name).to_vec();
+        }
+        missing.retain(|name| kinds.contains(&(*name, false)));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("{missing:?}: never happened");
 }
