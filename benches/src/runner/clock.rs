@@ -25,9 +25,66 @@ impl Mark {
 
 /// CPU time that all threads of this process have used, the ended ones too.
 fn process_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    // The clock of a process starts at zero and its nanoseconds are below 10^9.
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    // Such a clock starts at zero and its nanoseconds are below 10^9.
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// One moment of one thread: elapsed time, and the CPU time of the calling thread so far.
+///
+/// For a trial whose threads do different work, each of which has a figure of its own. Allocations are not told apart by thread.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadMark {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl ThreadMark {
+    /// This moment of the calling thread.
+    pub fn now() -> Self {
+        Self { cpu: cpu_time(ClockId::ThreadCPUTime), wall: Instant::now() }
+    }
+
+    /// From an earlier moment of the calling thread until now.
+    pub fn elapsed(self) -> ThreadTime {
+        let now = Self::now();
+        ThreadTime { cpu: now.cpu.saturating_sub(self.cpu), wall: now.wall.duration_since(self.wall) }
+    }
+}
+
+/// What a thread has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadTime {
+    cpu: Duration,
+    wall: Duration,
+}
+
+impl ThreadTime {
+    /// Without a part of it.
+    #[must_use]
+    pub fn without(self, part: Self) -> Self {
+        Self { cpu: self.cpu.saturating_sub(part.cpu), wall: self.wall.saturating_sub(part.wall) }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { cpu: self.cpu + other.cpu, wall: self.wall + other.wall }
+    }
+
+    /// For each of `operations`.
+    ///
+    /// # Panics
+    /// When `operations` is 0.
+    pub fn sample(self, operations: u64) -> Sample {
+        assert!(operations > 0, "a trial without an operation measures nothing");
+        let each = |total: Duration| nanoseconds(total) / to_f64(operations);
+        Sample::new().with(Metric::Cpu, each(self.cpu)).with(Metric::Wall, each(self.wall))
+    }
 }
 
 /// What happened between two marks, for each of `operations`.
@@ -66,6 +123,24 @@ mod tests {
         std::thread::spawn(burn).join().unwrap();
         let sample = sample_between(start, Mark::now(), 1);
         assert!(sample.get(Metric::Cpu).unwrap() >= 5e6, "{sample:?}");
+    }
+
+    #[test]
+    fn a_thread_does_not_see_what_another_one_burns() {
+        let start = ThreadMark::now();
+        std::thread::spawn(|| {
+            let start = process_cpu();
+            while process_cpu() < start + Duration::from_millis(5) {}
+        })
+        .join()
+        .unwrap();
+        let other = start.elapsed();
+        let start = ThreadMark::now();
+        while start.elapsed().cpu < Duration::from_millis(5) {}
+        let own = start.elapsed();
+        assert!(other.cpu < Duration::from_millis(5), "{other:?}");
+        let sample = own.and(own).without(own).sample(1_000);
+        assert!(sample.get(Metric::Cpu).unwrap() >= 5e3, "{sample:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod threads;
 mod watchdog;
 
 pub use case::{Block, Case, Effort, Floor, Group};
-pub use clock::{Mark, sample_between};
+pub use clock::{Mark, ThreadMark, ThreadTime, sample_between};
 pub use machine::machine;
 pub use ratio::{Spread, geometric_mean, to_f64};
 pub use report::{Key, Report};

@@ -19,6 +19,8 @@ pub enum Metric {
     P50,
     /// 99th percentile of the times of single operations, in nanoseconds.
     P99,
+    /// The time that one single operation in a thousand exceeds, in nanoseconds.
+    P999,
 }
 
 impl Metric {
@@ -37,6 +39,7 @@ impl Metric {
             Self::Batches => "batches/1000",
             Self::P50 => "p50 ns",
             Self::P99 => "p99 ns",
+            Self::P999 => "p99.9 ns",
         }
     }
 }

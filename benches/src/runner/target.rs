@@ -258,7 +258,8 @@ pub fn allocations(report: &Report) -> Table {
 }
 
 /// What the table of absolute figures shows.
-const FIGURES: [Metric; 5] = [Metric::Cpu, Metric::Wall, Metric::P50, Metric::P99, Metric::Batches];
+const FIGURES: [Metric; 6] =
+    [Metric::Cpu, Metric::Wall, Metric::P50, Metric::P99, Metric::P999, Metric::Batches];
 
 /// Further than this from the documented figure a case is marked.
 const REPRODUCED: f64 = 0.4;
