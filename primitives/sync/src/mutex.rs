@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 #[cfg(loom)]
 use loom::sync as raw;
@@ -47,10 +47,25 @@ impl<T> Mutex<T> {
         }
     }
 
+    /// Takes the lock if it is free.
+    #[cfg_attr(loom, track_caller)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let raw = match self.raw.try_lock() {
+            Ok(raw) => raw,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.guard(raw))
+    }
+
     /// Waits for the lock.
     #[cfg_attr(loom, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guard(self.raw.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cfg_attr(not(tsan), allow(clippy::unused_self, reason = "only what ThreadSanitizer sees needs it"))]
+    fn guard<'a>(&'a self, raw: raw::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         // Acquire: what the last holder did is visible; pairs with the Release of `Released`.
         #[cfg(tsan)]
         self.order.load(crate::atomic::Ordering::Acquire);
