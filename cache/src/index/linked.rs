@@ -37,6 +37,9 @@ pub(crate) struct Linked<T> {
     pub(crate) page: Page<T>,
 }
 
+// SAFETY: `alive` holds `()`: there is nothing in it that two threads could race for. All else is shared as the page is.
+unsafe impl<T: Send + Sync> Sync for Linked<T> {}
+
 /// The address part of a word.
 #[inline]
 fn address<T>(page: NonNull<Linked<T>>) -> u64 {
