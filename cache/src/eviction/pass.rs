@@ -11,14 +11,23 @@ use super::{EvictError, Evicted, Shared};
 use crate::core::Core;
 use crate::entry::Entry;
 use crate::index::{Counted, Linked};
-use crate::page::{Fate, Values};
+use crate::page::{Fate, SLOTS, Values};
 
 /// A key that the evictor has taken over.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     key: Key,
-    /// The first slot that the next walk looks at: not the first one if a pass was done in the middle of the page.
+    /// The first slot that the next walk by weight looks at: not the first one if a pass was done in the middle of the page.
     from: u32,
+    /// One past the last slot that it looks at: where it began, if the page is walked in two parts.
+    until: u32,
+}
+
+impl Queued {
+    /// The whole page.
+    fn whole(key: Key) -> Self {
+        Self { key, from: 0, until: SLOTS as u32 }
+    }
 }
 
 /// The keys that the evictor has taken over, in the order in which their pages are walked.
@@ -51,7 +60,9 @@ impl<V> Shared<V> {
         let mut evicted = Evicted::default();
         for _round in 0..=self.budget.max_requeues() {
             let mut idle = true;
-            for _key in 0..fifo.0.len() {
+            let mut keys = fifo.0.len();
+            while keys > 0 {
+                keys -= 1;
                 if matches!(goal, Goal::Weight(weight) if evicted.weight >= weight) {
                     return Ok(evicted);
                 }
@@ -66,7 +77,7 @@ impl<V> Shared<V> {
                 };
                 // What the evictor's own visit leaves behind, and what it removes: dropped when the queue is free for others.
                 let (mut left, mut out) = (Values::new(), Values::new());
-                let verdict = self.judge(&core, &page, queued.from, goal, evicted.weight, now, &mut left);
+                let verdict = self.judge(&core, &page, queued, goal, evicted.weight, now, &mut left);
                 let Verdict::Walked { remove, requeued, resume } = verdict else {
                     fifo.0.push_front(queued);
                     drop(fifo);
@@ -76,7 +87,9 @@ impl<V> Shared<V> {
                 evicted.entries += removed.entries;
                 evicted.weight += removed.weight;
                 idle &= removed.entries == 0 && !requeued;
-                self.queue_again(&mut fifo, &core, &page, queued.key, resume);
+                if self.queue_again(&mut fifo, &core, &page, queued, goal, resume) {
+                    keys += 1;
+                }
                 if left.mask() | out.mask() != 0 {
                     // No destructor runs while this is the evictor: it may evict, and may never return.
                     drop(fifo);
@@ -98,7 +111,7 @@ impl<V> Shared<V> {
         &self,
         core: &Core<V>,
         page: &Linked<Entry<V>>,
-        from: u32,
+        Queued { from, until, .. }: Queued,
         goal: Goal,
         evicted: u64,
         now: Instant,
@@ -112,11 +125,12 @@ impl<V> Shared<V> {
             seen |= 1 << slot;
             let is_due = match goal {
                 Goal::Before(before) => entry.time() < before,
+                Goal::Weight(_) if !(from..until).contains(&slot) => false,
                 Goal::Weight(weight) if freed >= weight => {
                     resume = resume.or(Some(slot));
                     false
                 }
-                Goal::Weight(_) => slot >= from,
+                Goal::Weight(_) => true,
             };
             if !is_due {
                 return;
@@ -134,25 +148,30 @@ impl<V> Shared<V> {
         Verdict::Walked { remove, requeued: due != remove, resume }
     }
 
-    /// Queues a page's key again, unless the page is sealed.
+    /// Queues a page's key again, unless the page is sealed; whether what is left of it belongs to this round.
     fn queue_again(
         &self,
         fifo: &mut Fifo,
         core: &Core<V>,
         page: &Linked<Entry<V>>,
-        key: Key,
+        Queued { key, from, until }: Queued,
+        goal: Goal,
         resume: Option<u32>,
-    ) {
+    ) -> bool {
         if page.page.is_sealed() {
             // Whoever meets a sealed page takes it out.
             core.settle(page, Fate::Sealed);
             self.forget();
-            return;
+            return false;
         }
+        // A walk that began in the middle of its page has the first part to come, where others may have inserted meanwhile.
+        let first_part = matches!(goal, Goal::Weight(_)) && from > 0;
         match resume {
-            Some(from) => fifo.0.push_front(Queued { key, from }),
-            None => fifo.0.push_back(Queued { key, from: 0 }),
+            Some(from) => fifo.0.push_front(Queued { key, from, until }),
+            None if first_part => fifo.0.push_back(Queued { key, from: 0, until: from }),
+            None => fifo.0.push_back(Queued::whole(key)),
         }
+        first_part
     }
 
     /// Takes over the keys that were left since the last pass: the first one of each page that is still there.
@@ -162,7 +181,7 @@ impl<V> Shared<V> {
             let is_new =
                 self.core(key.cache).is_some_and(|core| find(&core, key).is_some_and(|page| adopt(&page)));
             if is_new {
-                fifo.0.push_back(Queued { key, from: 0 });
+                fifo.0.push_back(Queued::whole(key));
             } else {
                 self.forget();
             }
