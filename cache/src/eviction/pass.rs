@@ -11,7 +11,8 @@ use super::{EvictError, Evicted, Shared};
 use crate::core::Core;
 use crate::entry::Entry;
 use crate::index::{Counted, Linked};
-use crate::page::{Fate, SLOTS, Values};
+use crate::page::{Fate, Values};
+use crate::size::PAGE_SLOTS;
 
 /// A key that the evictor has taken over.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ struct Queued {
 impl Queued {
     /// The whole page.
     fn whole(key: Key) -> Self {
-        Self { key, from: 0, until: SLOTS as u32 }
+        Self { key, from: 0, until: PAGE_SLOTS }
     }
 }
 
