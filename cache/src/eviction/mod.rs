@@ -207,6 +207,10 @@ impl<V> EvictionQueue<V> {
     /// # Errors
     /// [`EvictError::Busy`] when another pass is running.
     pub fn evict_before(&self, before: Instant, now: Instant) -> Result<Evicted, EvictError> {
+        if before == Instant::ORIGIN && self.keys() as u64 <= self.pages() {
+            // Nothing is older, and no key is of a page that is gone.
+            return Ok(Evicted::default());
+        }
         self.0.pass(Goal::Before(before), now)
     }
 
