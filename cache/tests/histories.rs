@@ -56,7 +56,7 @@ impl Actor<'_> {
     }
 
     fn act(&mut self) {
-        let place = PLACES[self.random.entry(PLACES.len() as i64) as usize];
+        let place = self.random.entry(2) << 6 | self.random.entry(2);
         let position = (1, place);
         let cache = &self.scene.cache;
         let Mix { insert, get, remove, range, sweep, .. } = self.mix;
@@ -103,6 +103,10 @@ impl Actor<'_> {
 /// One history; at its end, when all threads are joined, each place is looked at once more.
 fn history(mix: Mix, seed: usize) -> Vec<Operation> {
     let scene = Scene::with(options(0, false), THREADS * EACH);
+    if seed % 2 == 0 {
+        // So that operations overlap also where threads take turns on one processor.
+        scene.tally.let_others_run();
+    }
     let (clock, all) = (Clock::new(), Mutex::new(Vec::new()));
     threads(THREADS, |thread| {
         let (random, inserter) = (Random::new(seed * THREADS + thread), scene.cache.inserter());
@@ -128,7 +132,7 @@ fn pages(history: &[Operation]) -> [Vec<Operation>; 2] {
 /// Runs histories until enough operations have overlapped, and checks each.
 fn are_linearizable(mix: Mix) {
     let (start, mut overlapped, mut noted, mut busy, mut seed) = (Wall::now(), 0, 0, 0, 0);
-    while overlapped < 10_000 && start.elapsed() < LONG {
+    while (overlapped < 10_000 || seed < 4) && start.elapsed() < LONG {
         let history = history(mix, seed);
         for page in pages(&history) {
             assert_eq!(check(&page), Ok(()));
@@ -156,21 +160,21 @@ fn rejects_stale_results(history: &[Operation]) {
     for place in places(history) {
         let mut inserted: Vec<_> = history
             .iter()
-            .filter_map(|operation| match operation.did {
-                Did::Inserted(value) if operation.place == place => Some((operation.ended, value)),
-                _ => None,
-            })
+            .filter(|operation| operation.place == place && matches!(operation.did, Did::Inserted(_)))
             .collect();
-        inserted.sort_unstable();
+        inserted.sort_unstable_by_key(|operation| operation.ended);
         let reads: Vec<_> = (0..history.len())
             .filter(|&at| history[at].place == place && matches!(history[at].did, Did::Got(_)))
             .collect();
-        for &at in reads.iter().step_by(reads.len() / 20 + 1) {
-            // The last one to end before the read began came when the one before it had gone: the fault that shows least.
-            let before = inserted.partition_point(|(ended, _)| *ended < history[at].began);
-            let Some(stale) = before.checked_sub(2) else { continue };
+        for &at in reads.iter().step_by(reads.len() / 8 + 1) {
+            // The last insert before the read came when the one before that had gone: the fault that shows least.
+            let before =
+                &inserted[..inserted.partition_point(|operation| operation.ended < history[at].began)];
+            let Some(last) = before.iter().map(|operation| operation.began).max() else { continue };
+            let stale = before.partition_point(|operation| operation.ended < last);
+            let Some(Operation { did: Did::Inserted(value), .. }) = before[..stale].last() else { continue };
             let mut faulty = history.to_vec();
-            faulty[at].did = Did::Got(Some(inserted[stale].1));
+            faulty[at].did = Did::Got(Some(*value));
             assert!(
                 matches!(check(&faulty), Err(Fault::NoOrder(_))),
                 "the stale read of {:?} is not seen",
@@ -179,7 +183,7 @@ fn rejects_stale_results(history: &[Operation]) {
             planted += 1;
         }
     }
-    assert!(planted >= 20, "only {planted} stale reads were planted");
+    assert!(planted >= 8, "only {planted} stale reads were planted");
 }
 
 /// Plants busy inserts where nobody is in the way: the check must see each.
@@ -191,7 +195,7 @@ fn rejects_a_busy_insert_without_reason(history: &[Operation]) {
     faulty.push(busy);
     assert_eq!(check(&faulty), Err(Fault::NobodyInTheWay(busy)));
     // All others are gone from around one that was told busy.
-    for told in history.iter().filter(|operation| operation.did == Did::Busy).take(20) {
+    for told in history.iter().filter(|operation| operation.did == Did::Busy).take(5) {
         let around = |operation: &&Operation| operation.ended < told.began || operation.began > told.ended;
         let mut alone: Vec<_> = history.iter().filter(around).copied().collect();
         alone.retain(|operation| operation.did == Did::Busy);
@@ -220,7 +224,7 @@ fn planted_faults_in_a_history_are_rejected() {
     let inserted = at(1, 2, Did::Inserted(7));
     let again = at(7, 8, Did::Inserted(8));
     let removed = |began, ended| at(began, ended, Did::Removed(true));
-    let good: [&[Operation]; 9] = [
+    let good: [&[Operation]; 10] = [
         &[],
         &[inserted, at(3, 4, Did::Got(Some(7))), removed(5, 6), again, at(9, 10, Did::Got(Some(8)))],
         // A read during the removal may have either; two that overlap it may disagree, in either order of their begins.
@@ -235,6 +239,14 @@ fn planted_faults_in_a_history_are_rejected() {
             at(9, 10, Did::Evicted),
             at(11, 12, Did::Got(None)),
         ],
+        // One pass may take two values of a place, one after the other.
+        &[
+            inserted,
+            at(3, 20, Did::Evicted),
+            again,
+            at(9, 10, Did::Inserted(9)),
+            at(11, 12, Did::Got(Some(9))),
+        ],
         // Busy: an insert at the place, a removal elsewhere in the page, a read there.
         &[at(1, 4, Did::Inserted(7)), at(2, 3, Did::Busy), at(5, 6, Did::Got(Some(7)))],
         &[
@@ -248,7 +260,7 @@ fn planted_faults_in_a_history_are_rejected() {
         assert_eq!(check(history), Ok(()), "{history:?}");
     }
     let stale = at(9, 10, Did::Got(Some(7)));
-    let order: [(&[Operation], Operation); 8] = [
+    let order: [(&[Operation], Operation); 9] = [
         (&[inserted, removed(3, 4), again, stale], stale),
         (&[inserted, removed(3, 4), stale], stale),
         (&[inserted, at(3, 4, Did::Got(None))], at(3, 4, Did::Got(None))),
@@ -256,6 +268,11 @@ fn planted_faults_in_a_history_are_rejected() {
         (&[inserted, at(3, 4, Did::Removed(false))], at(3, 4, Did::Removed(false))),
         (&[at(1, 2, Did::Occupied)], at(1, 2, Did::Occupied)),
         (&[inserted, again], again),
+        // The pass ended before.
+        (
+            &[inserted, at(3, 4, Did::Evicted), again, at(9, 10, Did::Inserted(9))],
+            at(9, 10, Did::Inserted(9)),
+        ),
         // Two reads after one another that saw the removal and then did not.
         (&[inserted, removed(3, 20), at(4, 5, Did::Got(None)), stale], stale),
     ];

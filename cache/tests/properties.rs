@@ -147,7 +147,9 @@ impl Subject {
     /// What a removal of this range has to tell; the map forgets it.
     fn remove(&mut self, bounds: Bounds) -> (u64, u64) {
         let gone = self.within(bounds);
-        gone.iter().for_each(|(position, _)| drop(self.map.remove(position)));
+        for (position, _) in &gone {
+            self.map.remove(position);
+        }
         (gone.len() as u64, gone.iter().map(|(_, cached)| cached.weight).sum())
     }
 
@@ -236,7 +238,9 @@ impl Subject {
             Step::MarkRead(position) => {
                 let cached = self.map.get_mut(&position);
                 assert_eq!(self.scene.cache.mark_read(position), cached.is_some());
-                cached.into_iter().for_each(|cached| cached.expected -= 1);
+                if let Some(cached) = cached {
+                    cached.expected -= 1;
+                }
             }
             Step::MarkRange(bounds) => {
                 let there = self.within(bounds);
@@ -415,7 +419,9 @@ proptest! {
     #[test]
     fn random_histories_are_those_of_a_plain_map(steps in steps()) {
         let mut subject = Subject::new();
-        steps.into_iter().for_each(|step| subject.step(step));
+        for step in steps {
+            subject.step(step);
+        }
         subject.end();
     }
 

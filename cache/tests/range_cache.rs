@@ -156,7 +156,9 @@ fn the_extremes_of_positions_are_positions() {
     let scene = Scene::new();
     let extremes = [i64::MIN, -65, -64, -1, 0, i64::MAX];
     let all: Vec<Position> = extremes.into_iter().flat_map(|ledger| entries(ledger, extremes)).collect();
-    all.iter().for_each(|&position| scene.put(position, 1));
+    for &position in &all {
+        scene.put(position, 1);
+    }
     assert_eq!(scene.found(..), all);
     assert_eq!(scene.found(all[0]..=*all.last().unwrap()), all);
     assert_eq!(

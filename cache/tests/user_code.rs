@@ -110,7 +110,9 @@ impl Stage {
         assert_eq!(self.cache.retired_weight(), 0, "no reader is inside");
         assert_eq!(removed(self.cache.clear()).0, cached.len() as u64);
         self.assert_empty();
-        cached.iter().for_each(|&position| self.put(position, None));
+        for position in cached {
+            self.put(position, None);
+        }
         self.cache.clear();
         self.assert_empty();
     }
@@ -397,11 +399,14 @@ fn a_visitor_may_change_the_page_it_is_in() {
 fn a_weight_that_panics_changes_nothing() {
     let stage = Stage::new();
     let mut inserter = stage.cache.inserter();
-    for round in 0..3 {
+    for round in 0..3_u32 {
         let loaded = stage.loaded(Some(Fault::Weight), None);
         assert_eq!(panics(|| inserter.insert((1, 0), loaded, 0, at(1))), "a weight that panics");
-        assert_eq!((stage.cache.len() as i64, stage.alive()), (round, round));
-        assert_eq!(outcome(inserter.insert((1, round + 1), stage.loaded(None, None), 0, at(1))), None);
+        assert_eq!((stage.cache.len(), stage.alive()), (round as usize, round.into()));
+        assert_eq!(
+            outcome(inserter.insert((1, i64::from(round) + 1), stage.loaded(None, None), 0, at(1))),
+            None
+        );
     }
     assert_eq!(outcome(inserter.insert((1, 0), stage.loaded(None, None), 0, at(1))), None);
     drop(inserter);

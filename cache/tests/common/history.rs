@@ -17,7 +17,7 @@ pub(crate) enum Did {
     Removed(bool),
     /// Took whatever value there was.
     Swept,
-    /// May have taken whatever value there was.
+    /// May have taken what there was, and what came after it: a pass can come to a page more than once.
     Evicted,
 }
 
@@ -42,20 +42,22 @@ impl Operation {
         !matches!(self.did, Did::Inserted(_))
     }
 
-    /// What is at the place after it, if it can come when `state` is there; an eviction can have two ends.
-    fn apply(&self, state: Option<usize>) -> [Option<Option<usize>>; 2] {
-        let only = |can: bool, next| [can.then_some(next), None];
-        match self.did {
-            Did::Inserted(value) => only(state.is_none(), Some(value)),
-            Did::Occupied => only(state.is_some(), state),
-            Did::Busy => only(true, state),
-            Did::Got(value) => only(state == value, state),
-            Did::Removed(any) => only(state.is_some() == any, None),
-            Did::Swept => only(true, None),
-            Did::Evicted => [Some(None), Some(state)],
-        }
+    /// What is at the place after it, if it can come when `state` is there.
+    fn apply(&self, state: Option<usize>) -> Result<Option<usize>, CannotCome> {
+        let (can, next) = match self.did {
+            Did::Inserted(value) => (state.is_none(), Some(value)),
+            Did::Occupied => (state.is_some(), state),
+            Did::Busy | Did::Evicted => (true, state),
+            Did::Got(value) => (state == value, state),
+            Did::Removed(any) => (state.is_some() == any, None),
+            Did::Swept => (true, None),
+        };
+        if can { Ok(next) } else { Err(CannotCome) }
     }
 }
+
+/// An operation cannot have its result there and then.
+struct CannotCome;
 
 /// A clock for the threads of a history.
 pub(crate) struct Clock(AtomicU64);
@@ -152,14 +154,20 @@ fn take(ways: &[Way], pending: &[Option<Operation>; 64], bit: usize) -> Vec<Way>
             }
             continue;
         }
+        let mut follow = |way| {
+            if !seen.contains(&way) {
+                seen.push(way);
+                open.push(way);
+            }
+        };
         for (other, operation) in pending.iter().enumerate() {
             let Some(operation) = operation.filter(|_| came & 1 << other == 0) else { continue };
-            for next in operation.apply(state).into_iter().flatten() {
-                let way = (next, came | 1 << other);
-                if !seen.contains(&way) {
-                    seen.push(way);
-                    open.push(way);
-                }
+            if operation.did == Did::Evicted {
+                // It takes what there is, and goes on.
+                follow((None, came));
+            }
+            if let Ok(next) = operation.apply(state) {
+                follow((next, came | 1 << other));
             }
         }
     }
