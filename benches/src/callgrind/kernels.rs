@@ -10,6 +10,7 @@ use folio_executor::{BatchingExecutor, Linger};
 use folio_sync::{Arc, Executor, Job, Rejected, SerialExecutor};
 use folio_turn::{Demand, Next, Stranded, Turn, Work};
 
+use crate::groups::cache::bodies as cache;
 use crate::groups::completion::bodies;
 
 /// One path.
@@ -34,6 +35,10 @@ pub(super) const ALL: &[Kernel] = &[
     Kernel { name: "completer-chain-limit-1", run: |operations| completer_chain(operations, 1) },
     Kernel { name: "turn-record-and-join", run: turn_joined },
     Kernel { name: "turn-steps", run: turn_steps },
+    Kernel { name: "cache-tail", run: cache::tail },
+    Kernel { name: "cache-insert-batch", run: cache::insert_batch },
+    Kernel { name: "cache-get", run: cache::get },
+    Kernel { name: "cache-range-100-visited", run: cache::range_of_100 },
 ];
 
 type Task = [u64; 3];

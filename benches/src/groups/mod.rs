@@ -1,5 +1,6 @@
 //! The groups of rows, one module each.
 
+pub mod cache;
 pub mod completion;
 pub mod floors;
 pub mod handover;
@@ -7,7 +8,7 @@ pub mod handover;
 use crate::runner::Group;
 
 /// The names of all groups, in the order in which they run.
-pub const NAMES: [&str; 3] = ["floors", "handover", "completion"];
+pub const NAMES: [&str; 4] = ["floors", "handover", "completion", "cache"];
 
 /// The group of this name.
 pub fn by_name(name: &str) -> Option<Group> {
@@ -15,6 +16,7 @@ pub fn by_name(name: &str) -> Option<Group> {
         "floors" => Some(floors::group()),
         "handover" => Some(handover::group()),
         "completion" => Some(completion::group()),
+        "cache" => Some(cache::group()),
         _ => None,
     }
 }
