@@ -49,7 +49,8 @@ pub use adapters::RayonExecutor;
 #[cfg(feature = "tokio")]
 pub use adapters::TokioExecutor;
 pub use batching::{
-    BatchingExecutor, Builder, ConfigError, DEFAULT_BLOCK, Failure, Flush, Linger, Part, WouldDeadlock,
+    BatchingExecutor, Builder, ConfigError, DEFAULT_BLOCK, Failure, Flush, Handler, Linger, Part,
+    WouldDeadlock,
 };
 pub use ordered::{JobPanic, OrderedBuilder, OrderedExecutor, Worker};
 pub use serial::Serial;

@@ -12,7 +12,7 @@ mod support;
 use folio_sync::Arc;
 use std::sync::OnceLock;
 
-use folio_executor::{BatchingExecutor, Builder, ConfigError, Part};
+use folio_executor::{BatchingExecutor, Builder, ConfigError, Handler, Part};
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Executor, Job};
 use support::{Log, batches, failures_to};
@@ -257,4 +257,69 @@ fn is_inside_is_said_inside_a_task_and_a_job_of_the_delegate_only() {
     delegate.run_all();
     assert_eq!(said.take(), [true, true]);
     assert!(!executor.get().unwrap().is_inside());
+}
+
+/// Notes tasks, and where batches end.
+#[derive(Default)]
+struct Ends {
+    seen: Log<Option<u64>>,
+    panics: bool,
+    /// What the second task shuts.
+    shuts: Arc<OnceLock<std::sync::Weak<BatchingExecutor<u64>>>>,
+}
+
+impl Handler<u64> for Ends {
+    fn run(&mut self, task: u64) {
+        self.seen.push(Some(task));
+        assert!(!self.panics || task != 2, "the second task");
+        if let Some(executor) = self.shuts.get().filter(|_| task == 2) {
+            executor.upgrade().unwrap().shutdown_now();
+        }
+    }
+
+    fn batch_ended(&mut self) {
+        self.seen.push(None);
+        assert!(!self.panics, "the end");
+    }
+}
+
+#[test]
+fn the_handler_hears_of_the_end_of_each_batch_once() {
+    let (delegate, seen) = (ManualExecutor::new(), Log::new());
+    let handler = Ends { seen: seen.clone(), ..Ends::default() };
+    let executor = BatchingExecutor::handled_by(handler).max_items(2).build(delegate.clone()).unwrap();
+    (1..=3).for_each(|task| executor.submit(task).unwrap());
+    let told = seen.clone();
+    executor.flush_with(move || told.push(Some(0)));
+    delegate.run_all();
+    assert_eq!(seen.take(), [Some(1), Some(2), None, Some(3), None, Some(0)]);
+}
+
+#[test]
+fn the_end_of_a_batch_is_told_though_a_task_panics_and_its_own_panic_stops_nothing() {
+    let (delegate, seen) = (ManualExecutor::new(), Log::new());
+    let failures = Log::new();
+    let handler = Ends { seen: seen.clone(), panics: true, ..Ends::default() };
+    let executor = BatchingExecutor::handled_by(handler)
+        .max_items(2)
+        .on_failure(failures_to(&failures))
+        .build(delegate.clone())
+        .unwrap();
+    (1..=3).for_each(|task| executor.submit(task).unwrap());
+    delegate.run_all();
+    assert_eq!(seen.take(), [Some(1), Some(2), None, Some(3), None]);
+    let parts: Vec<_> = failures.take().into_iter().map(|(part, _)| part).collect();
+    assert_eq!(parts, [Part::Task, Part::BatchEnd, Part::BatchEnd]);
+}
+
+#[test]
+fn the_end_of_a_batch_is_told_when_the_executor_is_shut_while_it_runs() {
+    let (delegate, seen) = (ManualExecutor::new(), Log::new());
+    let handler = Ends { seen: seen.clone(), ..Ends::default() };
+    let shuts = Arc::clone(&handler.shuts);
+    let executor = Arc::new(BatchingExecutor::handled_by(handler).build(delegate.clone()).unwrap());
+    assert!(shuts.set(Arc::downgrade(&executor)).is_ok());
+    (1..=3).for_each(|task| executor.submit(task).unwrap());
+    delegate.run_all();
+    assert_eq!(seen.take(), [Some(1), Some(2), None], "the third is given back");
 }

@@ -7,7 +7,7 @@ use folio_sync::{Arc, Job, RejectReason, Rejected, SerialExecutor, SharedJob, hi
 use super::delegate::Delegate;
 use super::flush::Waiters;
 use super::frame::Frame;
-use super::{Failure, Limits, Part};
+use super::{Failure, Handler, Limits, Part};
 use crate::queue::word::{CLOSED, FLUSH, SHUT, Word};
 use crate::queue::{Ended, HEAVIEST, Next, Pushed, Queue, Turn};
 
@@ -16,7 +16,7 @@ pub(super) type Weigher<T> = Box<dyn Fn(&T) -> u64 + Send + Sync>;
 
 /// User code that only the holder of the turn calls.
 pub(super) struct Handlers<T> {
-    pub(super) run: Box<dyn FnMut(T) + Send>,
+    pub(super) run: Box<dyn Handler<T>>,
     pub(super) reject: Box<dyn FnMut(Rejected<T>) + Send>,
 }
 
@@ -186,6 +186,9 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
             while let Err(payload) = unwind::catch(|| self.run_some(&mut turn, &mut progress)) {
                 self.report(Part::Task, payload);
             }
+            if progress.items > 0 {
+                self.end_batch(&mut turn);
+            }
             self.discharge(progress.weight);
         }
         if turn.is_shut() || self.stops() {
@@ -223,9 +226,21 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
                 let Next::Item(task, weight) = turn.next() else { break };
                 progress.items += 1;
                 progress.weight = progress.weight.saturating_add(weight);
-                (handlers.run)(task);
+                handlers.run.run(task);
             }
         });
+    }
+
+    /// Tells the handler that the batch has run its last task. Called with the turn held.
+    fn end_batch(&self, _turn: &mut Turn<'_, T, N>) {
+        let called = self.handlers.with_mut(|handlers| {
+            // SAFETY: `turn` is held, so nobody else uses the handlers; a batch inside a batch is left to the outer one.
+            let handlers = unsafe { &mut *handlers };
+            unwind::catch(|| handlers.run.batch_ended())
+        });
+        if let Err(payload) = called {
+            self.report(Part::BatchEnd, payload);
+        }
     }
 
     fn stops(&self) -> bool {

@@ -64,6 +64,11 @@ impl<T: Send + 'static> BatchingExecutor<T> {
     pub fn builder(handler: impl FnMut(T) + Send + 'static) -> Builder<T> {
         Builder::new(handler)
     }
+
+    /// Begins an executor whose tasks are run by a handler that also hears where batches end.
+    pub fn handled_by(handler: impl Handler<T> + 'static) -> Builder<T> {
+        Builder::handled_by(handler)
+    }
 }
 
 impl<T: Send + 'static, const BLOCK: usize> BatchingExecutor<T, BLOCK> {
@@ -218,12 +223,66 @@ struct Limits {
     linger: Linger,
 }
 
+/// Runs the tasks of a [`BatchingExecutor`], and hears where batches end.
+///
+/// ```
+/// use folio_executor::{BatchingExecutor, Handler};
+/// use folio_sync::test_util::ManualExecutor;
+///
+/// /// Writes lines, and syncs once for all of a batch.
+/// struct Writer {
+///     unsynced: Vec<&'static str>,
+///     log: std::sync::mpsc::Sender<usize>,
+/// }
+///
+/// impl Handler<&'static str> for Writer {
+///     fn run(&mut self, line: &'static str) {
+///         self.unsynced.push(line);
+///     }
+///
+///     fn batch_ended(&mut self) {
+///         self.log.send(self.unsynced.drain(..).count()).unwrap();
+///     }
+/// }
+///
+/// let (log, synced) = std::sync::mpsc::channel();
+/// let worker = ManualExecutor::new();
+/// let writer = BatchingExecutor::handled_by(Writer { unsynced: Vec::new(), log }).build(worker.clone())?;
+/// writer.submit("one")?;
+/// writer.submit("two")?;
+/// worker.run_all();
+/// assert_eq!(synced.try_iter().collect::<Vec<_>>(), [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Handler<T>: Send {
+    /// Runs one task. A panic fails that task only.
+    fn run(&mut self, task: T);
+
+    /// A batch has run its last task, and at least one: what can be done once for all of them is done here.
+    ///
+    /// Before a flush of these tasks completes, and before tasks of the next batch run; also when the executor is shut while the batch runs. A
+    /// panic is told to the failure sink.
+    fn batch_ended(&mut self) {}
+}
+
+/// A handler that wants to hear of nothing but tasks.
+struct Closure<F>(F);
+
+impl<T, F: FnMut(T) + Send> Handler<T> for Closure<F> {
+    #[inline]
+    fn run(&mut self, task: T) {
+        (self.0)(task);
+    }
+}
+
 /// Where user code panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Part {
     /// The handler, with a task: the task counts as run.
     Task,
+    /// The handler, at the end of a batch: its tasks count as run.
+    BatchEnd,
     /// The weigher: the task counts as weighing nothing.
     Weigher,
     /// The reject handler: the task counts as given back.
@@ -291,6 +350,11 @@ impl<T: Send + 'static, const BLOCK: usize> Builder<T, BLOCK> {
     ///
     /// Each block of the queue holds `BLOCK` tasks. A `BLOCK` that is no power of two, or above 65,536, does not compile.
     pub fn new(handler: impl FnMut(T) + Send + 'static) -> Self {
+        Self::handled_by(Closure(handler))
+    }
+
+    /// As [`new`](Self::new), with a handler that also hears where batches end.
+    pub fn handled_by(handler: impl Handler<T> + 'static) -> Self {
         Self {
             max_items: 1024,
             max_weight: 5 << 20,

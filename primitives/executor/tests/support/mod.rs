@@ -73,6 +73,12 @@ impl<T> Log<T> {
     }
 }
 
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Clone for Log<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
