@@ -103,7 +103,7 @@ impl Actor<'_> {
 /// One history; at its end, when all threads are joined, each place is looked at once more.
 fn history(mix: Mix, seed: usize) -> Vec<Operation> {
     let scene = Scene::with(options(0, false), THREADS * EACH);
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         // So that operations overlap also where threads take turns on one processor.
         scene.tally.let_others_run();
     }

@@ -67,8 +67,11 @@ impl Random {
     }
 }
 
-/// How many copies of each value of a test are alive.
-pub(crate) struct Tally {
+/// How many copies of each value of a test are alive; a handle.
+#[derive(Clone)]
+pub(crate) struct Tally(Arc<Counts>);
+
+struct Counts {
     copies: Vec<AtomicI32>,
     made: AtomicUsize,
     /// Copies made of a dead value, and drops of one; not asserted where they happen, since the cache contains a destructor's panic.
@@ -79,100 +82,96 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// For at most this many values.
-    pub(crate) fn new(values: usize) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(values: usize) -> Self {
+        Self(Arc::new(Counts {
             copies: (0..values).map(|_| AtomicI32::new(0)).collect(),
             made: AtomicUsize::new(0),
             faults: AtomicUsize::new(0),
             yields: AtomicBool::new(false),
-        })
+        }))
     }
 
     /// From now on every fourth value lets other threads run while it is weighed, copied or dropped.
     pub(crate) fn let_others_run(&self) {
-        self.yields.store(true, Ordering::Relaxed);
-    }
-
-    fn user_code(&self, id: usize) {
-        if id % 4 == 0 && self.yields.load(Ordering::Relaxed) {
-            thread::yield_now();
-        }
+        self.0.yields.store(true, Ordering::Relaxed);
     }
 
     /// A value that weighs `weight` and knows where it belongs.
-    pub(crate) fn value(self: &Arc<Self>, position: Position, weight: u64) -> Value {
+    pub(crate) fn value(&self, position: Position, weight: u64) -> Value {
         // Relaxed, here and below: counts that publish nothing; they are read when the threads are joined.
-        let id = self.made.fetch_add(1, Ordering::Relaxed);
-        self.copies[id].store(1, Ordering::Relaxed);
-        Value { position, id, weight, tally: Arc::clone(self) }
+        let id = self.0.made.fetch_add(1, Ordering::Relaxed);
+        self.0.copies[id].store(1, Ordering::Relaxed);
+        Value { position, id, weight, tally: self.clone() }
+    }
+
+    fn of_made(&self) -> &[AtomicI32] {
+        &self.0.copies[..self.0.made.load(Ordering::Relaxed)]
     }
 
     /// Copies alive of all values.
     pub(crate) fn copies(&self) -> usize {
-        let alive: i32 = self.copies.iter().map(|copies| copies.load(Ordering::Relaxed)).sum();
+        let alive: i32 = self.of_made().iter().map(|copies| copies.load(Ordering::Relaxed)).sum();
         usize::try_from(alive).unwrap()
     }
 
     /// Values of which exactly this many copies are alive.
     pub(crate) fn with_copies(&self, copies: i32) -> usize {
-        let made = self.made.load(Ordering::Relaxed);
-        self.copies[..made].iter().filter(|alive| alive.load(Ordering::Relaxed) == copies).count()
+        self.of_made().iter().filter(|alive| alive.load(Ordering::Relaxed) == copies).count()
     }
 
     /// Each value was dropped as often as it was made and copied, and never after that.
     #[track_caller]
     pub(crate) fn assert_all_gone(&self) {
-        assert_eq!(
-            self.faults.load(Ordering::Relaxed),
-            0,
-            "values were copied or dropped when they were dead"
-        );
-        let made = self.made.load(Ordering::Relaxed);
-        for (id, alive) in self.copies[..made].iter().enumerate() {
-            assert_eq!(alive.load(Ordering::Relaxed), 0, "copies of value {id} of {made} are left");
+        let faults = self.0.faults.load(Ordering::Relaxed);
+        assert_eq!(faults, 0, "values were copied or dropped when they were dead");
+        for (id, alive) in self.of_made().iter().enumerate() {
+            assert_eq!(alive.load(Ordering::Relaxed), 0, "copies of value {id} are left");
+        }
+    }
+
+    /// Runs as user code of a value.
+    fn user_code(&self, id: usize) {
+        if id.is_multiple_of(4) && self.0.yields.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+    }
+
+    /// Adds to the copies of a value, of which there must be one.
+    fn add(&self, id: usize, copies: i32) {
+        if self.0.copies[id].fetch_add(copies, Ordering::Relaxed) < 1 {
+            self.0.faults.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 /// A payload that is counted.
-#[derive(Debug)]
 pub(crate) struct Value {
     /// Where it belongs.
     pub(crate) position: Position,
     pub(crate) id: usize,
     weight: u64,
-    tally: Arc<Tally>,
+    tally: Tally,
 }
 
 impl Value {
     /// Copies alive, this one included.
     pub(crate) fn copies(&self) -> i32 {
-        self.tally.copies[self.id].load(Ordering::Relaxed)
-    }
-}
-
-impl std::fmt::Debug for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tally")
+        self.tally.0.copies[self.id].load(Ordering::Relaxed)
     }
 }
 
 impl Clone for Value {
     fn clone(&self) -> Self {
         self.tally.user_code(self.id);
-        if self.tally.copies[self.id].fetch_add(1, Ordering::Relaxed) < 1 {
-            self.tally.faults.fetch_add(1, Ordering::Relaxed);
-        }
-        Self { position: self.position, id: self.id, weight: self.weight, tally: Arc::clone(&self.tally) }
+        self.tally.add(self.id, 1);
+        Self { position: self.position, id: self.id, weight: self.weight, tally: self.tally.clone() }
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
         self.tally.user_code(self.id);
-        if self.tally.copies[self.id].fetch_sub(1, Ordering::Relaxed) < 1 {
-            self.tally.faults.fetch_add(1, Ordering::Relaxed);
-        }
+        self.tally.add(self.id, -1);
     }
 }
 
@@ -195,7 +194,7 @@ pub(crate) fn options(max_requeues: u32, extend_recently_accessed: bool) -> Evic
 pub(crate) struct Scene {
     pub(crate) queue: EvictionQueue<Value>,
     pub(crate) cache: RangeCache<Value>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Tally,
 }
 
 impl Scene {

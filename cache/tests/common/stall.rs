@@ -38,10 +38,10 @@ pub(crate) fn stalled(
     operation: impl FnOnce(&Scene) + Send,
     meanwhile: impl FnOnce(&Scene),
 ) {
-    let (stop, shown) = (Stop::new(step, when), &scene);
+    let (pause, shown) = (Stop::new(step, when), &scene);
     thread::scope(|scope| {
-        let thread = scope.spawn(|| stop.run(|| operation(shown)));
-        let stopped = stop.stopped();
+        let thread = scope.spawn(|| pause.run(|| operation(shown)));
+        let stopped = pause.stopped();
         others_go_on(shown, inside);
         meanwhile(shown);
         assert!(!thread.is_finished(), "it stands {when:?} {step}");
