@@ -20,7 +20,7 @@ fn entries(ledger: i64, entries: impl IntoIterator<Item = i64>) -> Vec<Position>
     entries.into_iter().map(|entry| (ledger, entry)).collect()
 }
 
-/// 4.2, I10, I13: a lookup shares the value, a removal gives up the cache's share of it, and the weight follows.
+/// 1.4, 4.2, I10, I13: a lookup shares the value, a removal gives up the cache's share of it, and the weight follows.
 #[test]
 fn a_value_is_shared_by_cache_and_readers_until_it_is_removed() {
     let scene = Scene::new();
@@ -41,7 +41,7 @@ fn a_value_is_shared_by_cache_and_readers_until_it_is_removed() {
     scene.assert_empty();
 }
 
-/// 4.2, I10: a second insert is given back whole, and the first stays as it is; also when it is a copy of the same value.
+/// 1.4, 4.2, I10: a second insert is given back whole, and the first stays as it is; also when it is a copy of the same value.
 #[test]
 fn a_second_insert_is_given_back_and_changes_nothing() {
     let scene = Scene::new();
@@ -97,7 +97,7 @@ fn a_range_has_what_is_there_in_order() {
     scene.end();
 }
 
-/// 4.2, I17: ranges go over pages and ledgers, and each kind of end is honoured where a page and a ledger end.
+/// 1.4, 4.2, I17: ranges go over pages and ledgers, and each kind of end is honoured where a page and a ledger end.
 #[test]
 fn ranges_span_pages_and_ledgers() {
     let scene = Scene::new();
@@ -124,7 +124,7 @@ fn ranges_span_pages_and_ledgers() {
     scene.assert_empty();
 }
 
-/// I17: an empty or inverted range has nothing in it and removes nothing.
+/// 1.4, I17: an empty or inverted range has nothing in it and removes nothing.
 #[test]
 fn an_inverted_range_is_empty() {
     let scene = Scene::new();
@@ -186,7 +186,7 @@ fn a_lookup_goes_by_equality() {
     scene.end();
 }
 
-/// 4.2, I14, I15: a page leaves with its last entry, whoever takes it, and one at the same place can come again.
+/// 1.4, 4.2, I14, I15: a page leaves with its last entry, whoever takes it, and one at the same place can come again.
 #[test]
 fn a_page_leaves_with_its_last_entry_and_comes_again() {
     let scene = Scene::new();
@@ -208,7 +208,7 @@ fn a_page_leaves_with_its_last_entry_and_comes_again() {
     scene.assert_empty();
 }
 
-/// 4.2, I14: an inserter whose page was emptied under it goes on, there and before and after.
+/// 1.4, 4.2, I14: an inserter whose page was emptied under it goes on, there and before and after.
 #[test]
 fn an_inserter_goes_on_where_its_page_was_emptied() {
     let scene = Scene::new();

@@ -291,7 +291,7 @@ fn writers_of_the_same_places() {
     ends_exactly(scene);
 }
 
-/// I9, I13: readers of single entries meet the value of the place or none, while it comes and goes.
+/// I9, I13, bug 5: readers of single entries meet the value of the place or none, while it comes and goes.
 #[test]
 fn a_reader_meets_the_value_of_its_place_or_none() {
     const ROUNDS: i64 = 30_000;

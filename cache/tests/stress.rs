@@ -1,4 +1,4 @@
-//! I11, I15: after millions of inserts and removals with ranges in flight memory is where it was; readers that overlap without end keep one page.
+//! I11, I15, bug 4: after millions of inserts and removals with ranges in flight memory is where it was; readers that overlap without end keep one page.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
