@@ -48,6 +48,8 @@ use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex};
 
 mod inbox;
+#[cfg(all(test, loom))]
+mod models;
 mod pass;
 
 pub(crate) use inbox::Key;
@@ -166,7 +168,7 @@ impl<V> Shared<V> {
     }
 
     fn core(&self, id: u64) -> Option<Arc<Core<V>>> {
-        self.caches.lock().get(&id).map(Arc::clone)
+        self.caches.lock().get(&id).cloned()
     }
 
     /// Leaves the key of a page.
