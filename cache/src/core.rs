@@ -12,6 +12,9 @@ use crate::index::{Counted, Index, Linked, PageKey};
 use crate::page::{Fate, Owner, Values};
 use crate::range::{Position, Span};
 
+#[cfg(all(test, loom))]
+mod models;
+
 /// How many entries were removed, and their weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
