@@ -1,0 +1,268 @@
+//! The dispatcher of a subscription: a turn that reads from the cursor and gives to consumers.
+//!
+//! # Protocol
+//! One owner at a time takes the steps; everybody else leaves demand: MORE when the ledger has entries, FLOW when a consumer gave permits, RESULT when a
+//! read came back, CLOSE at the end. What belongs to the demand is somewhere before it is recorded: permits in their consumer's counter, the result in
+//! the mailbox. At most one read is outstanding. A consumer without permits has its messages *held*, in order, and so has what comes after them;
+//! at the limit of held messages nothing is read.
+
+use std::collections::VecDeque;
+
+use folio_ledger::{Cursor, ReadError, Wait};
+use folio_sync::atomic::{AtomicU64, Ordering};
+use folio_sync::{Arc, Executor, Mutex, unwind};
+use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
+
+use crate::consumer::{Consumer, Message};
+use crate::selector::Selector;
+
+/// The ledger has more entries.
+pub(crate) const MORE: Demand = Demand::soft(0);
+/// A consumer gave permits.
+pub(crate) const FLOW: Demand = Demand::soft(1);
+/// The read that is outstanding came back.
+const RESULT: Demand = Demand::urgent(0);
+/// Nothing is to be delivered any more.
+pub(crate) const CLOSE: Demand = Demand::urgent(1);
+
+/// A consumer, and the permits it gave that the dispatcher has not taken yet.
+pub(crate) struct Slot {
+    pub(crate) consumer: Arc<dyn Consumer>,
+    pub(crate) granted: AtomicU64,
+}
+
+/// What the dispatcher, the handle and the listener share.
+pub(crate) struct Shared {
+    pub(crate) cursor: Cursor,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) executor: Arc<dyn Executor>,
+    /// The result of the read that came back.
+    mailbox: Mutex<Option<Result<Vec<Message>, ReadError>>>,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) held: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(cursor: Cursor, slots: Vec<Slot>, executor: Arc<dyn Executor>) -> Self {
+        Self {
+            cursor,
+            slots,
+            executor,
+            mailbox: Mutex::default(),
+            delivered: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Leaves demand, and has the turn run on its executor if nobody runs it.
+pub(crate) fn demand(turn: &Turn<Dispatch>, executor: &dyn Executor, demand: Demand) {
+    if turn.record(demand).must_run()
+        && let Err(stranded) = turn.schedule(executor)
+    {
+        stranded.settle();
+    }
+}
+
+/// How messages find their consumers.
+pub(crate) enum Mode {
+    /// All to the only one.
+    Exclusive,
+    /// By key.
+    KeyShared(Selector),
+}
+
+/// A consumer as the owner of the turn sees it.
+#[derive(Default)]
+struct Outlet {
+    permits: u64,
+    /// Messages that wait for permits, in order.
+    held: VecDeque<Message>,
+    /// Messages to deliver in this step.
+    out: Vec<Message>,
+}
+
+/// The state of the turn.
+pub(crate) struct Dispatch {
+    shared: Arc<Shared>,
+    mode: Mode,
+    outlets: Vec<Outlet>,
+    read_batch: usize,
+    max_held: usize,
+    held: usize,
+    /// A read is outstanding; it began here.
+    reading: Option<i64>,
+    /// Room for the next read.
+    buffer: Vec<Message>,
+    closed: bool,
+    told_end: bool,
+}
+
+impl Dispatch {
+    pub(crate) fn new(shared: Arc<Shared>, mode: Mode, read_batch: usize, max_held: usize) -> Self {
+        let outlets = shared.slots.iter().map(|_| Outlet::default()).collect();
+        Self {
+            shared,
+            mode,
+            outlets,
+            read_batch: read_batch.max(1),
+            max_held,
+            held: 0,
+            reading: None,
+            buffer: Vec::new(),
+            closed: false,
+            told_end: false,
+        }
+    }
+
+    /// Takes the permits that consumers gave, and releases what waited for them.
+    fn take_permits(&mut self) {
+        for (slot, outlet) in self.shared.slots.iter().zip(&mut self.outlets) {
+            // Relaxed, both: a number; the demand that came with it orders nothing else.
+            if slot.granted.load(Ordering::Relaxed) != 0 {
+                outlet.permits = outlet.permits.saturating_add(slot.granted.swap(0, Ordering::Relaxed));
+            }
+            let released = usize::try_from(outlet.permits).unwrap_or(usize::MAX).min(outlet.held.len());
+            outlet.permits -= released as u64;
+            self.held -= released;
+            outlet.out.extend(outlet.held.drain(..released));
+        }
+    }
+
+    /// Sends the messages of a read to their consumers' outlets.
+    fn route(&mut self, messages: &mut Vec<Message>) {
+        for message in messages.drain(..) {
+            let at = match &self.mode {
+                Mode::Exclusive => 0,
+                Mode::KeyShared(selector) => selector.select(&message.payload),
+            };
+            let outlet = &mut self.outlets[at];
+            if outlet.permits == 0 || !outlet.held.is_empty() {
+                outlet.held.push_back(message);
+                self.held += 1;
+            } else {
+                outlet.permits -= 1;
+                outlet.out.push(message);
+            }
+        }
+    }
+
+    /// Gives the outlets' messages to the consumers.
+    fn deliver(&mut self) {
+        let mut delivered = 0;
+        for (slot, outlet) in self.shared.slots.iter().zip(&mut self.outlets) {
+            if !outlet.out.is_empty() {
+                delivered += outlet.out.len() as u64;
+                contained(|| slot.consumer.deliver(&mut outlet.out));
+                outlet.out.clear();
+            }
+        }
+        // Relaxed, both: statistics, and this owner's alone.
+        self.shared.delivered.fetch_add(delivered, Ordering::Relaxed);
+        self.shared.held.store(self.held as u64, Ordering::Relaxed);
+    }
+
+    /// How many messages to read next.
+    fn wanted(&self) -> usize {
+        let permits = self.outlets.iter().fold(0_u64, |sum, outlet| sum.saturating_add(outlet.permits));
+        if permits == 0 {
+            return 0;
+        }
+        match self.mode {
+            Mode::Exclusive => self.read_batch.min(usize::try_from(permits).unwrap_or(usize::MAX)),
+            Mode::KeyShared(_) => self.read_batch.min(self.max_held.saturating_sub(self.held)),
+        }
+    }
+
+    /// Begins a read, whose result may be here when this returns.
+    fn read(&mut self, turn: &Turn<Self>, most: usize) {
+        self.reading = Some(self.shared.cursor.position());
+        let (turn, shared) = (turn.clone(), Arc::clone(&self.shared));
+        self.shared.cursor.read(most, std::mem::take(&mut self.buffer), move |result| {
+            *shared.mailbox.lock() = Some(result);
+            demand(&turn, &*shared.executor, RESULT);
+        });
+    }
+
+    fn came_back(&mut self, result: Result<Vec<Message>, ReadError>) {
+        let began = self.reading.take();
+        match result {
+            Ok(mut messages) => {
+                self.take_permits();
+                self.route(&mut messages);
+                self.buffer = messages;
+                self.deliver();
+            }
+            Err(error) => {
+                if let Some(entry) = began {
+                    self.shared.cursor.seek(entry);
+                }
+                self.shared.slots.iter().for_each(|slot| contained(|| slot.consumer.read_failed(&error)));
+            }
+        }
+    }
+
+    fn tell_end(&mut self) {
+        if !std::mem::replace(&mut self.told_end, true) {
+            self.shared.slots.iter().for_each(|slot| contained(|| slot.consumer.ended()));
+        }
+    }
+}
+
+/// Calls a consumer; its panic ends here.
+fn contained(call: impl FnOnce()) {
+    if let Err(payload) = unwind::catch(call) {
+        unwind::discard(payload);
+    }
+}
+
+impl Work for Dispatch {
+    fn step(&mut self, turn: &Turn<Self>, demand: Demand) -> Next {
+        if demand.contains(CLOSE) {
+            self.closed = true;
+        }
+        if demand.contains(RESULT) {
+            let result = self.shared.mailbox.lock().take();
+            let failed = matches!(result, Some(Err(_)));
+            if let Some(result) = result {
+                self.came_back(result);
+            }
+            // What failed once may fail again at once: another reason to dispatch is waited for.
+            return if failed { Next::Idle } else { Next::Again };
+        }
+        if self.reading.is_some() {
+            return Next::Wait;
+        }
+        if self.closed {
+            return Next::Idle;
+        }
+        self.take_permits();
+        self.deliver();
+        match self.wanted() {
+            0 => Next::Idle,
+            most => match self.shared.cursor.wait() {
+                Wait::More => {
+                    self.read(turn, most);
+                    Next::Again
+                }
+                Wait::Waiting => Next::Idle,
+                Wait::Closed => {
+                    if self.held == 0 {
+                        self.tell_end();
+                    }
+                    Next::Idle
+                }
+            },
+        }
+    }
+
+    fn panicked(&mut self, _turn: &Turn<Self>, panicked: Panicked<'_>) -> Recovery {
+        // Consumers' panics never come here; what had been asked is asked again.
+        Recovery::Contain(panicked.demand)
+    }
+
+    fn stranded(stranded: Stranded<Self>) {
+        // The executor is gone, and with it whoever could dispatch: what was asked stays recorded.
+        drop(stranded.ownership);
+    }
+}

@@ -1,0 +1,202 @@
+//! Subscriptions: a cursor, a dispatcher, and consumers.
+
+use std::fmt;
+
+use folio_ledger::Position;
+use folio_sync::atomic::{AtomicU64, Ordering};
+use folio_sync::{Arc, Executor, Mutex, arc_dyn};
+use folio_turn::Turn;
+
+use crate::consumer::Consumer;
+use crate::dispatch::{CLOSE, Dispatch, FLOW, MORE, Mode, Shared, Slot, demand};
+use crate::selector::{KeyOf, Selector};
+
+/// How a subscription shares its messages out.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One consumer gets all of them.
+    Exclusive,
+    /// Each consumer gets those of its own keys: a key always goes to the same one, in order.
+    KeyShared {
+        /// Finds the key in a payload.
+        key_of: KeyOf,
+    },
+}
+
+/// Where a subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the first message of the topic that is still there.
+    Earliest,
+    /// With what is published from now on.
+    Latest,
+}
+
+/// Settings of a subscription; what it was opened with never changes.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SubscriptionOptions {
+    /// How messages are shared out.
+    pub kind: Kind,
+    /// Where it begins.
+    pub start: Start,
+    /// How many messages are read at a time, at most; 1,000 by default.
+    pub read_batch: usize,
+    /// How many messages may be held for consumers without permits before nothing more is read; 20,000 by default.
+    pub max_held: usize,
+}
+
+impl SubscriptionOptions {
+    /// Of this kind, from the first message on, otherwise as by default.
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, start: Start::Earliest, read_batch: 1_000, max_held: 20_000 }
+    }
+}
+
+/// Why a subscription was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// There is no consumer.
+    NoConsumer,
+    /// An exclusive subscription has one consumer, not so many.
+    NotExclusive(usize),
+    /// A key-shared subscription has at most 65,536 consumers, not so many.
+    TooManyConsumers(usize),
+}
+
+impl fmt::Display for SubscribeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoConsumer => f.write_str("a subscription needs a consumer"),
+            Self::NotExclusive(given) => write!(f, "an exclusive subscription has one consumer, not {given}"),
+            Self::TooManyConsumers(given) => write!(f, "at most 65536 consumers share keys, not {given}"),
+        }
+    }
+}
+
+impl std::error::Error for SubscribeError {}
+
+/// Has the dispatcher run when the ledger has more; lets go of it when the subscription ends.
+pub(crate) struct Notifier {
+    pub(crate) target: Mutex<Option<(Turn<Dispatch>, Arc<dyn Executor>)>>,
+}
+
+impl Notifier {
+    /// Nobody to tell yet.
+    pub(crate) fn new() -> Self {
+        Self { target: Mutex::new(None) }
+    }
+
+    pub(crate) fn more(&self) {
+        let target = self.target.lock().as_ref().map(|(turn, executor)| (turn.clone(), Arc::clone(executor)));
+        if let Some((turn, executor)) = target {
+            demand(&turn, &*executor, MORE);
+        }
+    }
+}
+
+/// Consumers that share the messages of a topic, and how far they are.
+///
+/// Dispatching runs on the executor that it was opened with. Closing, or dropping, ends it: nothing is delivered any more.
+pub struct Subscription {
+    shared: Arc<Shared>,
+    turn: Turn<Dispatch>,
+    notifier: Arc<Notifier>,
+}
+
+impl Subscription {
+    /// Opens a subscription over a cursor that tells this notifier.
+    pub(crate) fn open(
+        options: &SubscriptionOptions,
+        consumers: Vec<Arc<dyn Consumer>>,
+        executor: impl Executor + 'static,
+        notifier: Arc<Notifier>,
+        cursor: folio_ledger::Cursor,
+    ) -> Self {
+        let mode = match options.kind {
+            Kind::Exclusive => Mode::Exclusive,
+            Kind::KeyShared { key_of } => Mode::KeyShared(Selector::new(key_of, consumers.len())),
+        };
+        let slots =
+            consumers.into_iter().map(|consumer| Slot { consumer, granted: AtomicU64::new(0) }).collect();
+        let executor: Arc<dyn Executor> = arc_dyn!(executor => dyn Executor);
+        let shared = Arc::new(Shared::new(cursor, slots, Arc::clone(&executor)));
+        let dispatch = Dispatch::new(Arc::clone(&shared), mode, options.read_batch, options.max_held);
+        let turn = Turn::builder(dispatch).yield_to(Yields(Arc::clone(&executor)));
+        *notifier.target.lock() = Some((turn.clone(), executor));
+        Self { shared, turn, notifier }
+    }
+
+    /// A consumer takes so many messages more.
+    ///
+    /// # Panics
+    /// When there is no such consumer.
+    pub fn flow(&self, consumer: usize, permits: u32) {
+        // Relaxed: a number; the demand comes after it.
+        self.shared.slots[consumer].granted.fetch_add(permits.into(), Ordering::Relaxed);
+        demand(&self.turn, &*self.shared.executor, FLOW);
+    }
+
+    /// Messages are done with; how many were not before. For any thread, in any order.
+    pub fn acknowledge(&self, positions: impl IntoIterator<Item = Position>) -> usize {
+        self.shared.cursor.delete(positions)
+    }
+
+    /// Messages that are published and not read for this subscription yet.
+    pub fn unread(&self) -> u64 {
+        self.shared.cursor.backlog()
+    }
+
+    /// Messages delivered so far.
+    pub fn delivered(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.shared.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Messages that are held for consumers without permits.
+    pub fn held(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.shared.held.load(Ordering::Relaxed)
+    }
+
+    /// The number of the first message that is not acknowledged.
+    pub fn mark_deleted(&self) -> i64 {
+        self.shared.cursor.mark_deleted()
+    }
+
+    /// Ends it: what is being delivered at this moment is the last.
+    pub fn close(&self) {
+        // The listener would keep the dispatcher alive.
+        let target = self.notifier.target.lock().take();
+        drop(target);
+        demand(&self.turn, &*self.shared.executor, CLOSE);
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// An executor that is shared.
+struct Yields(Arc<dyn Executor>);
+
+impl Executor for Yields {
+    fn submit(&self, job: folio_sync::Job) -> Result<(), folio_sync::Rejected<folio_sync::Job>> {
+        self.0.submit(job)
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription")
+            .field("consumers", &self.shared.slots.len())
+            .field("delivered", &self.delivered())
+            .field("unread", &self.unread())
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Topics.
+
+use std::fmt;
+
+use bytes::Bytes;
+use folio_ledger::{AppendSink, ConfigError, Ledger, LedgerOptions, LogStorage};
+use folio_sync::time::Clock;
+use folio_sync::{Arc, Executor, SerialExecutor};
+
+use crate::consumer::Consumer;
+use crate::subscription::{Kind, Notifier, Start, SubscribeError, Subscription, SubscriptionOptions};
+
+/// A topic: messages are published to it, and subscriptions share them out.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use bytes::Bytes;
+/// use folio_broker::{Consumer, Kind, Message, SubscriptionOptions, Topic};
+/// use folio_ledger::{Callbacks, LedgerOptions, MemoryStorage};
+/// use folio_sync::test_util::{ManualClock, ManualExecutor};
+///
+/// struct Prints(Mutex<Vec<Message>>);
+///
+/// impl Consumer for Prints {
+///     fn deliver(&self, messages: &mut Vec<Message>) {
+///         self.0.lock().unwrap().append(messages);
+///     }
+/// }
+///
+/// let (worker, dispatcher) = (ManualExecutor::new(), ManualExecutor::new());
+/// let options = LedgerOptions::default();
+/// let topic = Topic::open(options, MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
+/// let consumer = Arc::new(Prints(Mutex::default()));
+/// let subscription =
+///     topic.subscribe(SubscriptionOptions::new(Kind::Exclusive), vec![consumer.clone()], dispatcher.clone())?;
+/// subscription.flow(0, 10);
+/// topic.publish(Bytes::from_static(b"hello"), |result, _| assert!(result.is_ok()));
+/// worker.run_all();
+/// dispatcher.run_all();
+/// let received = consumer.0.lock().unwrap();
+/// assert_eq!(received[0].payload, "hello");
+/// assert_eq!(subscription.acknowledge([received[0].position]), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Topic<T: Send + 'static> {
+    ledger: Ledger<T>,
+}
+
+impl<T: Send + 'static> Topic<T> {
+    /// Opens an empty topic, whose messages are appended on `worker`; `sink` hears what becomes of them.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the settings contradict each other.
+    pub fn open(
+        options: LedgerOptions,
+        storage: impl LogStorage,
+        worker: impl SerialExecutor + Clone + 'static,
+        clock: impl Clock + 'static,
+        sink: impl AppendSink<T>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self { ledger: Ledger::open(options, storage, worker, clock, sink)? })
+    }
+
+    /// Publishes a message; the sink is told what became of it, with this token.
+    #[inline]
+    pub fn publish(&self, payload: Bytes, token: T) {
+        self.ledger.append(payload, token);
+    }
+
+    /// Opens a subscription of these consumers, which dispatches on `executor`. None of them has permits yet.
+    ///
+    /// # Errors
+    /// [`SubscribeError`] when the number of consumers does not fit the kind.
+    pub fn subscribe(
+        &self,
+        options: SubscriptionOptions,
+        consumers: Vec<Arc<dyn Consumer>>,
+        executor: impl Executor + 'static,
+    ) -> Result<Subscription, SubscribeError> {
+        match (options.kind, consumers.len()) {
+            (_, 0) => return Err(SubscribeError::NoConsumer),
+            (Kind::Exclusive, given @ 2..) => return Err(SubscribeError::NotExclusive(given)),
+            (Kind::KeyShared { .. }, given @ 65_537..) => {
+                return Err(SubscribeError::TooManyConsumers(given));
+            }
+            _ => {}
+        }
+        let notifier = Arc::new(Notifier::new());
+        let told = Arc::clone(&notifier);
+        let more = move || told.more();
+        let cursor = match options.start {
+            Start::Earliest => self.ledger.cursor(0, more),
+            Start::Latest => self.ledger.cursor_at_tail(more),
+        };
+        Ok(Subscription::open(&options, consumers, executor, notifier, cursor))
+    }
+
+    /// Takes no more messages. Those that were taken are delivered; then consumers are told of the end.
+    pub fn close(&self) {
+        self.ledger.close();
+    }
+
+    /// The topic's ledger.
+    pub fn ledger(&self) -> &Ledger<T> {
+        &self.ledger
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic").field("ledger", &self.ledger).finish_non_exhaustive()
+    }
+}

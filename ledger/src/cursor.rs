@@ -1,0 +1,225 @@
+//! Cursors: where one reader of a ledger is, and what it has done with.
+
+use std::fmt;
+
+use folio_completer::{Completion, refusable};
+use folio_sync::atomic::{AtomicI64, Ordering};
+use folio_sync::{Arc, Mutex, unwind};
+
+use crate::acks::Acks;
+use crate::error::ReadError;
+use crate::ledger::Core;
+use crate::position::{Entry, Position};
+use crate::tail::{Tail, Wait};
+
+/// Hears that entries came.
+pub(crate) type Listener = dyn Fn() + Send + Sync;
+
+/// How many deleted entries it takes to trim again.
+const TRIM_EVERY: i64 = 1024;
+
+/// What the ledger knows of a cursor.
+pub(crate) struct CursorCore {
+    pub(crate) tail: Tail,
+    more: Arc<Listener>,
+    /// The number of the next entry to read; the reader's alone, one at a time.
+    next: AtomicI64,
+    /// The number of the first entry that is not deleted.
+    first_left: AtomicI64,
+    acks: Mutex<Deleted>,
+}
+
+struct Deleted {
+    acks: Acks,
+    /// Trims again when the mark comes to here.
+    trim_at: i64,
+}
+
+impl CursorCore {
+    pub(crate) fn new(first: i64, confirmed: i64, more: Arc<Listener>) -> Self {
+        Self {
+            tail: Tail::new(confirmed),
+            more,
+            next: AtomicI64::new(first),
+            first_left: AtomicI64::new(first),
+            acks: Mutex::new(Deleted { acks: Acks::new(first), trim_at: first + TRIM_EVERY }),
+        }
+    }
+
+    pub(crate) fn first_left(&self) -> i64 {
+        // Relaxed: a number; what is trimmed by it was deleted before, whoever did that.
+        self.first_left.load(Ordering::Relaxed)
+    }
+
+    /// Calls the listener; its panic ends here.
+    pub(crate) fn tell(&self) {
+        if let Err(payload) = unwind::catch(|| (self.more)()) {
+            unwind::discard(payload);
+        }
+    }
+}
+
+/// A place in a ledger, and the entries before and after it that are done with.
+///
+/// One read at a time is the caller's duty: the place moves when a read begins. Deleting is for any thread.
+pub struct Cursor {
+    ledger: Arc<Core>,
+    core: Arc<CursorCore>,
+}
+
+impl Cursor {
+    pub(crate) fn new(ledger: Arc<Core>, core: Arc<CursorCore>) -> Self {
+        Self { ledger, core }
+    }
+
+    /// Reads the next entries, at most so many, into `buffer`, which is empty; there may be none.
+    ///
+    /// `done` is called once: with the buffer, on this thread or another one, as the ledger's policy is, perhaps before this returns; or with what went
+    /// wrong. Entries that are not in the cache are read from storage, each gap at once.
+    pub fn read(
+        &self,
+        most: usize,
+        mut buffer: Vec<Entry>,
+        done: impl FnOnce(Result<Vec<Entry>, ReadError>) + Send + 'static,
+    ) {
+        // Relaxed: the reader's alone; whoever reads next comes after this one.
+        let first = self.core.next.load(Ordering::Relaxed);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let end = self.core.tail.confirmed().min(first.saturating_add(most)).max(first);
+        self.core.next.store(end, Ordering::Relaxed);
+        let read = self.ledger.collect(first, end, &mut buffer).map(|()| buffer);
+        let completion = refusable(
+            (read, done),
+            |(read, done)| done(read),
+            |(_, done), reason| done(Err(ReadError::Rejected(reason))),
+        );
+        if let Err(rejected) = self.ledger.completer.complete(completion) {
+            rejected.value.refused(rejected.reason);
+        }
+    }
+
+    /// Whether there is more to read; if not, the listener is called once when there is.
+    pub fn wait(&self) -> Wait {
+        self.core.tail.wait(self.position())
+    }
+
+    /// The number of the next entry to read.
+    pub fn position(&self) -> i64 {
+        // Relaxed: a number.
+        self.core.next.load(Ordering::Relaxed)
+    }
+
+    /// Reads from this entry on, or from the first that is not deleted if that is later.
+    pub fn seek(&self, entry: i64) {
+        // Relaxed: as in `read`.
+        self.core.next.store(entry.max(self.core.first_left()), Ordering::Relaxed);
+    }
+
+    /// How many confirmed entries are not read yet.
+    pub fn backlog(&self) -> u64 {
+        u64::try_from(self.core.tail.confirmed() - self.position()).unwrap_or(0)
+    }
+
+    /// The number of the first entry that is not deleted: all before it are.
+    pub fn mark_deleted(&self) -> i64 {
+        self.core.first_left()
+    }
+
+    /// Deletes entries, in any order; how many were not before. The mark follows.
+    ///
+    /// Now and then what no cursor needs any more is dropped here.
+    pub fn delete(&self, positions: impl IntoIterator<Item = Position>) -> usize {
+        self.change(|acks| positions.into_iter().filter(|position| acks.delete(position.entry)).count())
+    }
+
+    /// Deletes all entries before this one.
+    pub fn mark_delete(&self, entry: i64) {
+        self.change(|acks| acks.delete_before(entry));
+    }
+
+    /// Whether an entry is deleted.
+    pub fn is_deleted(&self, entry: i64) -> bool {
+        self.core.acks.lock().acks.is_deleted(entry)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Acks) -> R) -> R {
+        let mut deleted = self.core.acks.lock();
+        let changed = change(&mut deleted.acks);
+        let left = deleted.acks.first_left();
+        // Relaxed: a number; under the lock, so that it never goes back.
+        self.core.first_left.store(left, Ordering::Relaxed);
+        let trims = left >= deleted.trim_at;
+        if trims {
+            deleted.trim_at = left + TRIM_EVERY;
+        }
+        drop(deleted);
+        if trims {
+            self.ledger.trim();
+        }
+        changed
+    }
+}
+
+impl Core {
+    /// Collects the entries of a range, from the cache and what is missing there from storage.
+    fn collect(&self, first: i64, end: i64, into: &mut Vec<Entry>) -> Result<(), ReadError> {
+        let wanted = usize::try_from(end - first).unwrap_or(0);
+        into.reserve(wanted);
+        if let Some(cache) = &self.cache {
+            cache.for_each_in_range((self.id, first)..(self.id, end), |(ledger, entry), payload| {
+                into.push(Entry { position: Position { ledger, entry }, payload: payload.clone() });
+            });
+        }
+        let cached = into.len();
+        // Relaxed, both: statistics.
+        self.cached_reads.fetch_add(cached as u64, Ordering::Relaxed);
+        if cached < wanted {
+            self.stored_reads.fetch_add((wanted - cached) as u64, Ordering::Relaxed);
+            *into = self.fill_gaps(first, end, std::mem::take(into))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what lies between these entries of a range from storage.
+    #[cold]
+    fn fill_gaps(&self, first: i64, end: i64, cached: Vec<Entry>) -> Result<Vec<Entry>, ReadError> {
+        let mut all = Vec::with_capacity(usize::try_from(end - first).unwrap_or(0));
+        let mut payloads = Vec::new();
+        let mut next = first;
+        let mut gap_to = |all: &mut Vec<Entry>, next: i64, to: i64| -> Result<(), ReadError> {
+            let count = usize::try_from(to - next).unwrap_or(0);
+            if count > 0 {
+                let at = Position { ledger: self.id, entry: next };
+                self.storage.read(at, count, &mut payloads).map_err(ReadError::Storage)?;
+            }
+            let positions = (next..to).map(|entry| Position { ledger: self.id, entry });
+            all.extend(
+                positions.zip(payloads.drain(..)).map(|(position, payload)| Entry { position, payload }),
+            );
+            Ok(())
+        };
+        for entry in cached {
+            gap_to(&mut all, next, entry.position.entry)?;
+            next = entry.position.entry + 1;
+            all.push(entry);
+        }
+        gap_to(&mut all, next, end)?;
+        Ok(all)
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.ledger.forget(&self.core);
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("position", &self.position())
+            .field("mark_deleted", &self.mark_deleted())
+            .field("backlog", &self.backlog())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong.
+
+use std::fmt;
+
+use folio_sync::RejectReason;
+
+use crate::storage::StorageError;
+
+/// Why an entry was not appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The ledger is closed.
+    Closed,
+    /// The ledger's worker did not take it: too much is queued, or the worker is shut.
+    Rejected(RejectReason),
+    /// Storage failed, now or for an entry before: the ledger takes no more, so that none can overtake the one that failed.
+    Storage(StorageError),
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the ledger is closed"),
+            Self::Rejected(reason) => write!(f, "the ledger's worker did not take the entry: {reason}"),
+            Self::Storage(error) => write!(f, "the ledger takes no more entries: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+/// Why a read has no entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// An entry is neither in the cache nor in storage.
+    Storage(StorageError),
+    /// The result could not be handed over. The cursor has moved on: seek back to read the entries again.
+    Rejected(RejectReason),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Storage(error) => write!(f, "entries could not be read: {error}"),
+            Self::Rejected(reason) => write!(f, "the entries could not be handed over: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}

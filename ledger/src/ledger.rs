@@ -1,0 +1,303 @@
+//! The ledger.
+
+use std::fmt;
+
+use bytes::Bytes;
+use folio_cache::{EvictionQueue, RangeCache};
+use folio_completer::{InlineCompleter, Policy};
+use folio_executor::BatchingExecutor;
+use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use folio_sync::time::Clock;
+use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn};
+
+use crate::append::{Add, AppendSink, Appender, reject};
+use crate::cursor::{Cursor, CursorCore, Listener};
+use crate::position::Position;
+use crate::storage::LogStorage;
+
+/// Settings of a ledger; what it was opened with never changes.
+pub struct LedgerOptions {
+    /// The ledger's number; 0 by default.
+    pub id: i64,
+    /// On which thread reads complete; [`Policy::Inline`] by default.
+    pub completion: Policy,
+    /// Where inline completions go that are nested too deeply; the ledger's worker unless another one is given.
+    pub overflow: Option<Arc<dyn Executor>>,
+    /// How many appends go to the worker with one submission; 1024 by default, 1 hands each over by itself.
+    pub batch_items: usize,
+    /// How many appends may be queued for the worker before they are rejected; 1,000,000 by default.
+    pub max_queued: usize,
+    /// What evicts the cache's entries; without one nothing is cached, and every read goes to storage.
+    pub eviction: Option<EvictionQueue<Bytes>>,
+    /// The age at which cached entries are evicted; one second by default.
+    pub cache_ttl: std::time::Duration,
+    /// The weight that the cache is brought down to when it is above it; 256 MiB by default.
+    pub cache_budget: u64,
+}
+
+impl Default for LedgerOptions {
+    fn default() -> Self {
+        Self {
+            id: 0,
+            completion: Policy::Inline,
+            overflow: None,
+            batch_items: 1024,
+            max_queued: 1_000_000,
+            eviction: Some(EvictionQueue::default()),
+            cache_ttl: std::time::Duration::from_secs(1),
+            cache_budget: 256 << 20,
+        }
+    }
+}
+
+impl fmt::Debug for LedgerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LedgerOptions")
+            .field("id", &self.id)
+            .field("completion", &self.completion)
+            .field("batch_items", &self.batch_items)
+            .field("max_queued", &self.max_queued)
+            .field("caches", &self.eviction.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a ledger's settings contradict each other.
+pub use folio_executor::ConfigError;
+
+/// How reads of a ledger were answered, in entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// From the cache.
+    pub cached: u64,
+    /// From storage.
+    pub stored: u64,
+}
+
+/// What the worker, the cursors and the handles share.
+pub(crate) struct Core {
+    pub(crate) id: i64,
+    pub(crate) storage: Arc<dyn LogStorage>,
+    pub(crate) cache: Option<RangeCache<Bytes>>,
+    eviction: Option<EvictionQueue<Bytes>>,
+    ttl: std::time::Duration,
+    budget: u64,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) completer: InlineCompleter,
+    /// How many entries are confirmed: the number of the first that is not.
+    pub(crate) confirmed: AtomicI64,
+    /// Those that are told of confirmed entries, and that trimming waits for. Locked for a look only.
+    cursors: Mutex<Vec<Arc<CursorCore>>>,
+    pub(crate) cached_reads: AtomicU64,
+    pub(crate) stored_reads: AtomicU64,
+}
+
+impl Core {
+    /// Tells the cursors that so many entries are confirmed; `waiting` is empty, and kept for its room.
+    pub(crate) fn tell_cursors(&self, confirmed: i64, waiting: &mut Vec<Arc<CursorCore>>) {
+        waiting.extend(
+            self.cursors.lock().iter().filter(|cursor| cursor.tail.confirm(confirmed)).map(Arc::clone),
+        );
+        // A listener may open and close cursors: it is not called under the lock.
+        waiting.drain(..).for_each(|cursor| cursor.tell());
+    }
+
+    /// Drops what no cursor needs any more, from the cache and from storage; and what is too old, or too much, from the cache.
+    pub(crate) fn trim(&self) {
+        let slowest = self.cursors.lock().iter().map(|cursor| cursor.first_left()).min();
+        let Some(entry) = slowest else { return };
+        let before = Position { ledger: self.id, entry };
+        if let Some(cache) = &self.cache {
+            cache.remove_range((self.id, 0)..(self.id, entry));
+        }
+        self.storage.trim(before);
+        self.evict();
+    }
+
+    /// Evicts by age and by weight; another one may do it at the same time, and then does it all.
+    fn evict(&self) {
+        let Some(queue) = &self.eviction else { return };
+        let now = self.clock.coarse();
+        let _another_one_evicts = queue.evict_before(now - self.ttl, now);
+        if let Some(excess) = queue.charged_weight().checked_sub(self.budget).filter(|excess| *excess > 0) {
+            let _another_one_evicts = queue.evict_weight(excess + self.budget / 10, now);
+        }
+    }
+}
+
+/// An append-only sequence of entries, confirmed in order, that cursors read.
+///
+/// Appends of any threads go to one serial worker, many with one submission. There a batch goes to storage; then its entries are put into the cache,
+/// confirmed, and told to those who appended them and to the cursors that wait, in this order.
+///
+/// # Guarantees
+/// If one [`append`](Self::append) returned before another began, its entry comes first. Each append is told what became of it exactly once. An
+/// entry that was told to be appended can be read. After a failure of storage nothing is appended any more.
+///
+/// # Progress
+/// Appending is lock-free up to the worker. Reads of cached entries are lock-free and complete, by default, on the thread that asks.
+///
+/// ```
+/// use bytes::Bytes;
+/// use folio_ledger::{Callbacks, Ledger, LedgerOptions, MemoryStorage, Wait};
+/// use folio_sync::test_util::{ManualClock, ManualExecutor};
+///
+/// let worker = ManualExecutor::new();
+/// let options = LedgerOptions::default();
+/// let ledger = Ledger::open(options, MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
+/// let cursor = ledger.cursor(0, || ());
+/// let (tell, told) = std::sync::mpsc::channel();
+/// ledger.append(Bytes::from_static(b"entry"), move |result, _| tell.send(result).unwrap());
+/// worker.run_all();
+/// assert_eq!(told.recv()?.unwrap().to_string(), "0:0");
+///
+/// let (tell, told) = std::sync::mpsc::channel();
+/// cursor.read(100, Vec::new(), move |entries: Result<Vec<_>, _>| tell.send(entries).unwrap());
+/// assert_eq!(told.recv()?.unwrap()[0].payload, "entry");
+/// assert_eq!(cursor.wait(), Wait::Waiting);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Ledger<T: Send + 'static> {
+    adds: BatchingExecutor<Add<T>>,
+    core: Arc<Core>,
+    sink: Arc<dyn AppendSink<T>>,
+}
+
+impl<T: Send + 'static> Ledger<T> {
+    /// Opens an empty ledger, whose appends run on `worker`; `sink` hears what becomes of them.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the settings contradict each other.
+    pub fn open(
+        options: LedgerOptions,
+        storage: impl LogStorage,
+        worker: impl SerialExecutor + Clone + 'static,
+        clock: impl Clock + 'static,
+        sink: impl AppendSink<T>,
+    ) -> Result<Self, ConfigError> {
+        let mut completer = InlineCompleter::builder(options.completion, worker.clone());
+        completer = match options.overflow {
+            Some(overflow) => completer.overflow(overflow),
+            None => completer.overflow(worker.clone()),
+        };
+        let clock: Arc<dyn Clock> = arc_dyn!(clock => dyn Clock);
+        let core = Arc::new(Core {
+            id: options.id,
+            storage: arc_dyn!(storage => dyn LogStorage),
+            cache: options.eviction.as_ref().map(RangeCache::new),
+            eviction: options.eviction,
+            ttl: options.cache_ttl,
+            budget: options.cache_budget,
+            clock: Arc::clone(&clock),
+            completer: completer.build(),
+            confirmed: AtomicI64::new(0),
+            cursors: Mutex::default(),
+            cached_reads: AtomicU64::new(0),
+            stored_reads: AtomicU64::new(0),
+        });
+        let sink: Arc<dyn AppendSink<T>> = arc_dyn!(sink => dyn AppendSink<T>);
+        let rejects = Arc::clone(&sink);
+        let adds = BatchingExecutor::handled_by(Appender::new(Arc::clone(&core), Arc::clone(&sink)))
+            .max_items(options.batch_items)
+            .max_queued(options.max_queued)
+            .on_rejected(move |rejected| reject(&*rejects, rejected, clock.coarse()))
+            .build(worker)?;
+        Ok(Self { adds, core, sink })
+    }
+
+    /// Appends an entry; the sink is told what became of it, with this token.
+    pub fn append(&self, payload: Bytes, token: T) {
+        if let Err(rejected) = self.adds.submit(Add { payload, token }) {
+            reject(&*self.sink, rejected, self.core.clock.coarse());
+        }
+    }
+
+    /// Opens a cursor that reads from this entry on; `more` is called when entries come that it [waits](Cursor::wait) for.
+    ///
+    /// `more` runs on the ledger's worker: it schedules something and returns. Entries from there on are kept until the cursor has deleted them,
+    /// or is dropped.
+    pub fn cursor(&self, first: i64, more: impl Fn() + Send + Sync + 'static) -> Cursor {
+        self.cursor_at(arc_dyn!(more => Listener), |_| first)
+    }
+
+    /// Opens a cursor that reads what is appended from now on; otherwise as [`cursor`](Self::cursor).
+    pub fn cursor_at_tail(&self, more: impl Fn() + Send + Sync + 'static) -> Cursor {
+        self.cursor_at(arc_dyn!(more => Listener), |confirmed| confirmed)
+    }
+
+    fn cursor_at(&self, more: Arc<Listener>, first: impl FnOnce(i64) -> i64) -> Cursor {
+        let mut cursors = self.core.cursors.lock();
+        // Acquire: as whoever reads up to here. The worker raises this and then looks at the cursors: it comes before, or meets this one.
+        let confirmed = self.core.confirmed.load(Ordering::Acquire);
+        let cursor = Arc::new(CursorCore::new(first(confirmed).max(0), confirmed, more));
+        cursors.push(Arc::clone(&cursor));
+        drop(cursors);
+        if self.adds.is_closed() {
+            // Whoever closed the ledger may have looked at the cursors before.
+            let _nobody_waits_yet = cursor.tail.close();
+        }
+        Cursor::new(Arc::clone(&self.core), cursor)
+    }
+
+    /// Takes no more appends; those that were taken are appended. Cursors read to the end, and are told that there is one.
+    pub fn close(&self) {
+        self.adds.close();
+        let core = Arc::clone(&self.core);
+        self.adds.flush_with(move || {
+            let cursors: Vec<_> = core.cursors.lock().iter().map(Arc::clone).collect();
+            for cursor in cursors {
+                if cursor.tail.close() {
+                    cursor.tell();
+                }
+            }
+        });
+    }
+
+    /// The ledger's number.
+    pub fn id(&self) -> i64 {
+        self.core.id
+    }
+
+    /// How many entries are confirmed.
+    pub fn confirmed(&self) -> i64 {
+        // Acquire: the entries can be read; pairs with the Release of the worker.
+        self.core.confirmed.load(Ordering::Acquire)
+    }
+
+    /// How many appends are queued for the worker.
+    pub fn queued(&self) -> usize {
+        self.adds.queued()
+    }
+
+    /// How reads were answered so far.
+    pub fn read_counts(&self) -> ReadCounts {
+        // Relaxed: statistics.
+        ReadCounts {
+            cached: self.core.cached_reads.load(Ordering::Relaxed),
+            stored: self.core.stored_reads.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The cache, if there is one.
+    pub fn cache(&self) -> Option<&RangeCache<Bytes>> {
+        self.core.cache.as_ref()
+    }
+}
+
+impl Core {
+    /// Forgets a cursor: it is told nothing, and nothing is kept for it.
+    pub(crate) fn forget(&self, cursor: &Arc<CursorCore>) {
+        self.cursors.lock().retain(|other| !Arc::ptr_eq(other, cursor));
+        self.trim();
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Ledger<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger")
+            .field("id", &self.core.id)
+            .field("confirmed", &self.confirmed())
+            .field("queued", &self.queued())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! An append-only ledger, and cursors that read it through a cache.
+//!
+//! Appends of many threads go to one serial worker in batches; a batch goes to storage, into the cache, is confirmed, and is told to those
+//! who wait. Reads of cached entries complete on the thread that asks. See [`Ledger`] and [`Cursor`].
+//!
+//! It is thin: one ledger, not a sequence of them; storage answers at once; cursors are not durable.
+#![forbid(unsafe_code)]
+
+mod acks;
+mod append;
+mod cursor;
+mod error;
+mod ledger;
+mod position;
+mod storage;
+mod tail;
+
+pub use append::{AppendSink, Callbacks};
+pub use cursor::Cursor;
+pub use error::{AppendError, ReadError};
+pub use folio_completer::Policy;
+pub use ledger::{ConfigError, Ledger, LedgerOptions, ReadCounts};
+pub use position::{Entry, Position};
+pub use storage::{LogStorage, MemoryStorage, StorageError};
+pub use tail::Wait;

@@ -1,0 +1,180 @@
+//! Where entries are kept: a trait, and memory.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+use folio_sync::Mutex;
+
+use crate::position::Position;
+
+/// Keeps the entries of one ledger.
+///
+/// Called by the ledger's worker for appends, by whoever misses the cache for reads. It calls nobody back.
+pub trait LogStorage: Send + Sync + 'static {
+    /// Appends entries that follow each other; the first one has this position, which is the one after the last entry's.
+    ///
+    /// # Errors
+    /// When none of them is kept.
+    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError>;
+
+    /// Pushes the payloads of as many entries from a position on as are wanted.
+    ///
+    /// # Errors
+    /// When one of them cannot be had.
+    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError>;
+
+    /// Nobody reads what is before this position any more.
+    fn trim(&self, before: Position);
+}
+
+/// Why storage did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// There is no such entry: never appended, or trimmed.
+    Missing(Position),
+    /// Something else, in words.
+    Failed(String),
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(position) => {
+                write!(f, "entry {position} is not in storage: never appended, or trimmed")
+            }
+            Self::Failed(why) => write!(f, "storage failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+/// Entries of a segment: as many are freed together.
+const SEGMENT: usize = 4096;
+const SEGMENT_IDS: i64 = 4096;
+
+/// Keeps entries in memory, until they are trimmed.
+///
+/// # Memory
+/// The payloads, shared with whoever appended them, and 32 bytes each; freed in segments of 4,096.
+#[derive(Debug, Default)]
+pub struct MemoryStorage {
+    segments: Mutex<Segments>,
+}
+
+#[derive(Debug, Default)]
+struct Segments {
+    /// The number of the first entry of the first segment.
+    first: i64,
+    /// All full but the last.
+    segments: VecDeque<Vec<Bytes>>,
+}
+
+impl Segments {
+    /// The number of the entry that would be appended next.
+    fn end(&self) -> i64 {
+        let last = self.segments.back().map_or(0, Vec::len);
+        let full = self.segments.len().saturating_sub(1) * SEGMENT;
+        self.first + i64::try_from(full + last).expect("entries in memory are few")
+    }
+
+    fn get(&self, entry: i64) -> Option<&Bytes> {
+        let at = usize::try_from(entry.checked_sub(self.first)?).ok()?;
+        self.segments.get(at / SEGMENT)?.get(at % SEGMENT)
+    }
+}
+
+impl MemoryStorage {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many entries are kept.
+    pub fn len(&self) -> usize {
+        self.segments.lock().segments.iter().map(Vec::len).sum()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl LogStorage for MemoryStorage {
+    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+        let mut segments = self.segments.lock();
+        let end = segments.end();
+        if first.entry != end {
+            return Err(StorageError::Failed(format!(
+                "entry {first} does not follow the last one: {end} does"
+            )));
+        }
+        let mut rest = entries;
+        while !rest.is_empty() {
+            if segments.segments.back().is_none_or(|last| last.len() == SEGMENT) {
+                segments.segments.push_back(Vec::with_capacity(SEGMENT));
+            }
+            let Some(last) = segments.segments.back_mut() else { break };
+            let (fit, others) = rest.split_at(rest.len().min(SEGMENT - last.len()));
+            last.extend_from_slice(fit);
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+        let segments = self.segments.lock();
+        let mut position = first;
+        for _ in 0..count {
+            let payload = segments.get(position.entry).ok_or(StorageError::Missing(position))?;
+            into.push(payload.clone());
+            position = position.next();
+        }
+        Ok(())
+    }
+
+    fn trim(&self, before: Position) {
+        let mut freed = Vec::new();
+        let mut segments = self.segments.lock();
+        // The last segment stays, so that the next entry has its number.
+        while segments.segments.len() > 1 && segments.first + SEGMENT_IDS <= before.entry {
+            freed.extend(segments.segments.pop_front());
+            segments.first += SEGMENT_IDS;
+        }
+        drop(segments);
+        // Many payloads may go with them: nobody waits for that.
+        drop(freed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+    use super::*;
+
+    fn at(entry: i64) -> Position {
+        Position { ledger: 1, entry }
+    }
+
+    #[test]
+    fn what_was_appended_is_read_across_segments_until_it_is_trimmed() {
+        let storage = MemoryStorage::new();
+        let entries: Vec<_> = (0..SEGMENT * 2 + 5).map(|n| Bytes::from(n.to_string())).collect();
+        storage.append(at(0), &entries[..7]).unwrap();
+        storage.append(at(7), &entries[7..]).unwrap();
+        let mut read = Vec::new();
+        storage.read(at(4_090), 10, &mut read).unwrap();
+        assert_eq!(read, entries[4_090..4_100]);
+        storage.trim(at(5_000));
+        assert_eq!(storage.len(), SEGMENT + 5);
+        assert_eq!(storage.read(at(4_000), 1, &mut read), Err(StorageError::Missing(at(4_000))));
+        assert_eq!(storage.read(at(8_196), 2, &mut read), Err(StorageError::Missing(at(8_197))));
+        storage.trim(at(i64::MAX));
+        storage.append(at(8_197), &entries[..1]).unwrap();
+        assert!(storage.append(at(5), &entries[..1]).is_err(), "a gap is refused");
+    }
+}
