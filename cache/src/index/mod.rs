@@ -44,7 +44,7 @@
 //! | give up references `fetch_sub` | `refs` | Release | the load at zero, Acquire | as above |
 //! | link, unlink: compare-and-set | node word | `AcqRel` | a reader's load, Acquire | the node is built; unlink: no model tells it from Relaxed |
 //! | enter, leave, seal | node `life` | `AcqRel` | each other | no model tells them from Relaxed: the words below are read-modify-writes |
-//! | end of a use: store | node `life` | Release | enter | the same |
+//! | begin and end of a use: store | node `life` | Release | enter's load and its failure, Acquire | who meets another use sees that no word names the former: it looks again at something new, not at the same for ever |
 //! | take, put: compare-and-set | `free` | Acquire, Release | each other | the node as its last user left it |
 //! | get: load | chunk | Acquire | grow, Release | the nodes are built; only once the pool has grown |
 //!

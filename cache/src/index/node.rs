@@ -84,28 +84,30 @@ impl Node {
     pub(super) fn take(pool: &Pool<Self>, parent: u32, at: usize, (ledger, region): (i64, i64)) -> NodeRef {
         let number = pool.take();
         let node = pool.get(number);
-        // Relaxed, all: published by linking the node. Who still looks at it from an earlier use may read any of them, and finds out by the page
-        // that it meets.
+        // Relaxed, all but the last: published by linking the node. Who still looks at it from an earlier use may read any of them, and finds
+        // out by the page that it meets.
         let used = high(node.life.load(Ordering::Relaxed));
         node.parent.store(parent, Ordering::Relaxed);
         node.at.store(u32::try_from(at).expect("a node has few words"), Ordering::Relaxed);
         node.ledger.store(ledger, Ordering::Relaxed);
         node.region.store(region, Ordering::Relaxed);
-        node.life.store(halves(used, 1), Ordering::Relaxed);
+        // Release: as in `put`, whose store this one hides.
+        node.life.store(halves(used, 1), Ordering::Release);
         NodeRef(halves(used, number))
     }
 
     /// Puts a node back that nobody can enter any more, or that was never linked: its next use is another one.
     pub(super) fn put(pool: &Pool<Self>, node: NodeRef) {
-        // Release: a stale enter that sees the next use comes after the end of this one.
+        // Release: who sees the next use sees that this one was taken out; pairs with the Acquire of `enter`.
         pool.get(node.number()).life.store(halves(high(node.0).wrapping_add(1), 0), Ordering::Release);
         pool.put(node.number());
     }
 
     /// Makes a reservation, so that the node stays.
     pub(super) fn enter(&self, node: NodeRef) -> Result<(), Closed> {
-        // Relaxed: only a first guess.
-        let mut life = self.life.load(Ordering::Relaxed);
+        // Acquire: who sees another use sees that the word of the parent names this one no more, and so does not come here again; pairs with the
+        // Release of the store that ended this use, or began the next one.
+        let mut life = self.life.load(Ordering::Acquire);
         loop {
             if high(life) != high(node.0) {
                 return Err(Closed::Stale);
@@ -113,10 +115,10 @@ impl Node {
             if low(life) & SEALED != 0 {
                 return Err(Closed::Sealed);
             }
-            // AcqRel: the words as those left them who were here before.
+            // AcqRel: the words as those left them who were here before. Acquire: as above.
             match step!(
                 "index.enter",
-                self.life.compare_exchange_weak(life, life + 1, Ordering::AcqRel, Ordering::Relaxed)
+                self.life.compare_exchange_weak(life, life + 1, Ordering::AcqRel, Ordering::Acquire)
             ) {
                 Ok(_) => return Ok(()),
                 Err(now) => life = now,
