@@ -189,6 +189,14 @@ impl<'a, T> Counted<'a, T> {
     }
 }
 
+#[cfg(all(test, loom))]
+impl<T> Counted<'_, T> {
+    /// Whether a word counts this reader.
+    pub(super) fn is_counted(&self) -> bool {
+        self.word.is_some()
+    }
+}
+
 impl<T> Drop for Counted<'_, T> {
     #[inline]
     fn drop(&mut self) {

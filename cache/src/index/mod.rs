@@ -59,6 +59,8 @@ use folio_sync::step;
 
 mod key;
 mod linked;
+#[cfg(all(test, loom))]
+mod models;
 mod node;
 mod pool;
 mod walk;

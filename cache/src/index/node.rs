@@ -155,3 +155,13 @@ impl Node {
         (self.ledger.load(Ordering::Relaxed), self.region.load(Ordering::Relaxed))
     }
 }
+
+#[cfg(all(test, loom))]
+impl Node {
+    /// In which use it is, whether it is sealed, and how many it counts.
+    pub(super) fn state(&self) -> (u32, bool, u32) {
+        // Relaxed: a model looks at it when nobody else does.
+        let life = self.life.load(Ordering::Relaxed);
+        (high(life), low(life) & SEALED != 0, low(life) & !SEALED)
+    }
+}

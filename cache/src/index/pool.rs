@@ -174,3 +174,20 @@ impl<N> Drop for Pool<N> {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+impl<N: Pooled> Pool<N> {
+    /// The numbers that are not in use, the next one to be taken first, and how many were ever taken.
+    pub(super) fn unused(&self) -> (Vec<u32>, u32) {
+        // Relaxed, all: a model looks at them when nobody else does.
+        let used = self.used.load(Ordering::Relaxed);
+        let mut unused = Vec::new();
+        let mut number = low(self.free.load(Ordering::Relaxed));
+        while number != 0 {
+            assert!(!unused.contains(&number), "node {number} was put back twice");
+            unused.push(number);
+            number = self.get(number).next().load(Ordering::Relaxed);
+        }
+        (unused, used)
+    }
+}

@@ -1,0 +1,254 @@
+//! Leaves and heads: linked, entered, sealed, put back and used again while others stand in them.
+
+use folio_sync::test_util::model;
+
+use super::*;
+
+/// A page of the first leaf of region 0 of ledger 1, its neighbour there, and a page of the region's other leaf.
+const AT: PageKey = key(0);
+const NEIGHBOUR: PageKey = key(1);
+const BESIDE: PageKey = key(4);
+
+/// The same places in a region that has another head.
+const ELSEWHERE: PageKey = key(8);
+const BESIDE_ELSEWHERE: PageKey = key(12);
+
+/// Keeps the heads of both regions.
+fn with_heads() -> (Arc<Shelf>, [Owned<Tracked<u32>>; 2]) {
+    let shelf = Shelf::new();
+    let beside = [BESIDE, BESIDE_ELSEWHERE].map(|key| shelf.open(key));
+    (shelf, beside)
+}
+
+/// I13: two inserters link a page each, in a leaf and a head that neither finds.
+#[test]
+fn page_leaf_and_head_linked_at_once() {
+    model("two inserters link page, leaf and head", || {
+        let shelf = Shelf::new();
+        let inserts = spawn(&shelf, |shelf| assert!(shelf.insert(AT, 0, 7)));
+        let page = shelf.open(NEIGHBOUR);
+        inserts.join().unwrap();
+        assert_eq!(shelf.get(AT, 0), Some(7), "what was inserted is found");
+        assert!(shelf.has(NEIGHBOUR));
+        assert_eq!(shelf.audit(), 2);
+        assert_eq!(shelf.remove(AT, 1), 1);
+        shelf.close(&page);
+        shelf.end();
+    });
+}
+
+/// I13: two inserters link the same page, of which there is one then.
+#[test]
+fn one_page_linked_at_once() {
+    model("two inserters link one page", || {
+        let shelf = Shelf::new();
+        let opens = spawn(&shelf, |shelf| drop(shelf.open(AT)));
+        let page = shelf.open(AT);
+        opens.join().unwrap();
+        assert_eq!(shelf.audit(), 1);
+        (0..2).for_each(|_| shelf.close(&page));
+        shelf.end();
+    });
+}
+
+/// I13: a leaf loses its last page while another one is to be linked in it.
+#[test]
+fn leaf_sealed_under_an_inserter() {
+    model("leaf sealed, insert into it", || {
+        let (shelf, beside) = with_heads();
+        let page = shelf.open(AT);
+        let inserts = spawn(&shelf, |shelf| assert!(shelf.insert(NEIGHBOUR, 0, 7)));
+        shelf.close(&page);
+        inserts.join().unwrap();
+        assert_eq!(shelf.get(NEIGHBOUR, 0), Some(7), "what was inserted is found");
+        assert_eq!(shelf.remove(NEIGHBOUR, 1), 1);
+        beside.iter().for_each(|page| shelf.close(page));
+        shelf.end();
+    });
+}
+
+/// I13: a leaf is sealed and its sealer comes late to take it out: one of two inserters takes it out instead.
+#[test]
+fn sealed_leaf_two_helpers() {
+    model("sealed leaf, two helpers", || {
+        let (shelf, beside) = with_heads();
+        let (leaf, head, at) = {
+            let page = shelf.open(AT);
+            let leaf = shelf.0.leaves.get(page.leaf);
+            assert_eq!(page.page.give_back(1), Fate::Sealed);
+            assert!(page.unlink(&leaf.words[AT.page_at()]));
+            let (head, at) = leaf.place();
+            (leaf.leave(page.leaf).unwrap(), head, at)
+        };
+        let pages = [AT, NEIGHBOUR].map(|key| spawn(&shelf, move |shelf| drop(shelf.open(key))));
+        shelf.0.unlink_leaf(leaf, head, at);
+        pages.into_iter().for_each(|page| page.join().unwrap());
+        assert_eq!(shelf.audit(), 4);
+        for key in [AT, NEIGHBOUR] {
+            let page = shelf.0.find(key).unwrap();
+            shelf.close(&page);
+        }
+        beside.iter().for_each(|page| shelf.close(page));
+        shelf.end();
+    });
+}
+
+/// I14: a leaf is used again, for another region, while a reader stands in it: the reader misses.
+#[test]
+fn leaf_reused_under_a_reader() {
+    model("leaf re-used under a reader", || {
+        let (shelf, beside) = with_heads();
+        let page = shelf.open(AT);
+        let reads = spawn(&shelf, |shelf| shelf.look(AT));
+        shelf.close(&page);
+        let elsewhere = shelf.open(ELSEWHERE);
+        assert_eq!(page.leaf, elsewhere.leaf, "the leaf is used again");
+        reads.join().unwrap();
+        shelf.close(&elsewhere);
+        beside.iter().for_each(|page| shelf.close(page));
+        shelf.end();
+    });
+}
+
+/// I13: a leaf is used again, for another region, while an inserter is about to enter it.
+#[test]
+fn leaf_reused_under_an_inserter() {
+    model("leaf re-used under an inserter", || {
+        let (shelf, beside) = with_heads();
+        let page = shelf.open(AT);
+        let inserts = spawn(&shelf, |shelf| drop(shelf.open(NEIGHBOUR)));
+        shelf.close(&page);
+        let elsewhere = shelf.open(ELSEWHERE);
+        inserts.join().unwrap();
+        let page = shelf.0.find(NEIGHBOUR).expect("what was inserted is found");
+        shelf.close(&page);
+        shelf.close(&elsewhere);
+        beside.iter().for_each(|page| shelf.close(page));
+        drop(page);
+        shelf.end();
+    });
+}
+
+/// I13: two regions whose way begins with the same word get their heads at once: one comes to stand below the other.
+#[test]
+fn two_heads_one_word() {
+    model("two inserters link heads at one word", || {
+        let shelf = Shelf::new();
+        let [one, other] = below_each_other();
+        let opens = spawn(&shelf, move |shelf| drop(shelf.open(one)));
+        let page = shelf.open(other);
+        opens.join().unwrap();
+        assert!(shelf.has(one) && shelf.has(other));
+        assert_eq!(shelf.audit(), 2);
+        shelf.close(&shelf.0.find(one).unwrap());
+        shelf.close(&page);
+        shelf.end();
+    });
+}
+
+/// I13, I14: a head that has another one below it loses its last leaf: it stays, and who goes through it finds what is below.
+#[test]
+fn head_with_another_below_it() {
+    model("a head without leaves keeps the one below", || {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let upper = shelf.open(above);
+        let lower = shelf.open(below);
+        let reads = spawn(&shelf, move |shelf| assert!(shelf.has(below), "what stays is found"));
+        let opens = spawn(&shelf, move |shelf| drop(shelf.open(below)));
+        shelf.close(&upper);
+        reads.join().unwrap();
+        opens.join().unwrap();
+        assert_eq!(shelf.audit(), 1);
+        (0..2).for_each(|_| shelf.close(&lower));
+        shelf.end();
+    });
+}
+
+/// I13: two heads, one below the other, lose their last leaves at once, and the lower one comes back.
+#[test]
+fn two_heads_go_at_once() {
+    model("two heads go at once, one comes back", || {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let upper = shelf.open(above);
+        let lower = shelf.open(below);
+        let closes = spawn(&shelf, move |shelf| shelf.close(&upper));
+        shelf.close(&lower);
+        drop(lower);
+        let page = shelf.open(below);
+        closes.join().unwrap();
+        assert!(shelf.has(below), "what was inserted is found");
+        assert_eq!(shelf.audit(), 1);
+        shelf.close(&page);
+        shelf.end();
+    });
+}
+
+/// I13: a head is sealed and its sealer comes late to take it out: an inserter of another region that stood below takes it out instead.
+#[test]
+fn sealed_head_two_helpers() {
+    model("sealed head, two helpers", || {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let head = {
+            let page = shelf.open(above);
+            let leaf = shelf.0.leaves.get(page.leaf);
+            assert_eq!(page.page.give_back(1), Fate::Sealed);
+            assert!(page.unlink(&leaf.words[above.page_at()]));
+            let (head, at) = leaf.place();
+            let leaf = leaf.leave(page.leaf).unwrap();
+            assert!(super::super::unlink_node(&shelf.0.heads.get(head).words[at], leaf));
+            Node::put(&shelf.0.leaves, leaf);
+            shelf.0.heads.get(head).leave(head).unwrap()
+        };
+        let opens = spawn(&shelf, move |shelf| drop(shelf.open(below)));
+        let (parent, at) = (ROOT, Path::to((above.ledger, above.region())).first());
+        shelf.0.unlink_head(head, parent, at);
+        let page = shelf.open(above);
+        opens.join().unwrap();
+        assert_eq!(shelf.audit(), 2);
+        shelf.close(&page);
+        shelf.close(&shelf.0.find(below).expect("what was inserted is found"));
+        shelf.end();
+    });
+}
+
+/// I14: both heads on a reader's way go, and come back the other way round, while it is on its way.
+#[test]
+fn heads_reused_under_a_reader() {
+    model("heads re-used under a reader on its way down", || {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let upper = shelf.open(above);
+        let lower = shelf.open(below);
+        let reads = spawn(&shelf, move |shelf| shelf.look(below));
+        shelf.close(&lower);
+        shelf.close(&upper);
+        let upper = shelf.open(below);
+        let lower = shelf.open(above);
+        reads.join().unwrap();
+        assert_eq!(shelf.audit(), 2);
+        shelf.close(&upper);
+        shelf.close(&lower);
+        shelf.end();
+    });
+}
+
+/// I13: the head above an inserter's own goes and is used again, for that region, while it is on its way.
+#[test]
+fn heads_reused_under_an_inserter() {
+    model("heads re-used under an inserter on its way down", || {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let upper = shelf.open(above);
+        let opens = spawn(&shelf, move |shelf| drop(shelf.open(below)));
+        shelf.close(&upper);
+        let page = shelf.open(ELSEWHERE);
+        opens.join().unwrap();
+        assert_eq!(shelf.audit(), 2);
+        shelf.close(&page);
+        shelf.close(&shelf.0.find(below).expect("what was inserted is found"));
+        shelf.end();
+    });
+}
