@@ -241,6 +241,24 @@ fn credit_given_back_racing_the_budget_check() {
     });
 }
 
+/// I19: each delivery counts, one by one or as a range, beside others.
+#[test]
+fn deliveries_of_one_entry() {
+    model("deliveries of one entry", || {
+        let (queue, cache) = scene();
+        let mut inserter = cache.inserter();
+        assert_eq!(put(&mut inserter, (1, 0), 1, 3), None);
+        drop(inserter);
+        let other = cache.clone();
+        let reader = thread::spawn(move || (other.mark_read((1, 0)), other));
+        assert_eq!(cache.mark_range_read(..), 1);
+        assert!(reader.join().unwrap().0);
+        assert_eq!(cache.expected_reads((1, 0)), Some(1));
+        clear(&cache);
+        ends_empty(&queue, &cache);
+    });
+}
+
 /// I11, I20: weights while a reader holds up what is removed: never more than was ever there, hence never below zero, and exact in the end.
 #[test]
 fn weights_while_removed_entries_are_read() {
@@ -287,6 +305,7 @@ fn two_evictors() {
         busy.fetch_add(results.iter().filter(|result| **result == Err(EvictError::Busy)).count(), Relaxed);
         let entries: u64 = results.iter().flatten().map(|evicted| evicted.entries).sum();
         assert_eq!(entries, 1, "who is not told to be late has evicted it, or comes after");
+        assert_eq!(queue.keys(), 0, "the key went with the page");
         ends_empty(&queue, &cache);
     });
     assert!(busy.load(Relaxed) > 0, "some execution has two at once");
