@@ -80,6 +80,8 @@ use folio_sync::cell::UnsafeCell;
 use folio_sync::step;
 
 mod life;
+#[cfg(all(test, loom))]
+mod models;
 mod reclaim;
 mod values;
 
