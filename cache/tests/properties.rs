@@ -1,5 +1,6 @@
 //! Random histories of one thread, each step held against a plain map, and eviction against a plain queue of entries.
-#![cfg(not(any(loom, shuttle)))]
+// ThreadSanitizer has nothing to see in one thread, and does not see into the locks of what runs it.
+#![cfg(not(any(loom, shuttle, tsan)))]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
