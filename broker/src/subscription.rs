@@ -80,7 +80,14 @@ impl std::error::Error for SubscribeError {}
 
 /// Has the dispatcher run when the ledger has more; lets go of it when the subscription ends.
 pub(crate) struct Notifier {
-    pub(crate) target: Mutex<Option<(Turn<Dispatch>, Arc<dyn Executor>)>>,
+    target: Mutex<Option<Target>>,
+}
+
+/// The dispatcher, and where it runs.
+#[derive(Clone)]
+struct Target {
+    turn: Turn<Dispatch>,
+    executor: Arc<dyn Executor>,
 }
 
 impl Notifier {
@@ -90,8 +97,8 @@ impl Notifier {
     }
 
     pub(crate) fn more(&self) {
-        let target = self.target.lock().as_ref().map(|(turn, executor)| (turn.clone(), Arc::clone(executor)));
-        if let Some((turn, executor)) = target {
+        let target = self.target.lock().clone();
+        if let Some(Target { turn, executor }) = target {
             demand(&turn, &*executor, MORE);
         }
     }
@@ -124,8 +131,8 @@ impl Subscription {
         let executor: Arc<dyn Executor> = arc_dyn!(executor => dyn Executor);
         let shared = Arc::new(Shared::new(cursor, slots, Arc::clone(&executor)));
         let dispatch = Dispatch::new(Arc::clone(&shared), mode, options.read_batch, options.max_held);
-        let turn = Turn::builder(dispatch).yield_to(Yields(Arc::clone(&executor)));
-        *notifier.target.lock() = Some((turn.clone(), executor));
+        let turn = Turn::builder(dispatch).yield_to(Arc::clone(&executor));
+        *notifier.target.lock() = Some(Target { turn: turn.clone(), executor });
         Self { shared, turn, notifier }
     }
 
@@ -178,15 +185,6 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// An executor that is shared.
-struct Yields(Arc<dyn Executor>);
-
-impl Executor for Yields {
-    fn submit(&self, job: folio_sync::Job) -> Result<(), folio_sync::Rejected<folio_sync::Job>> {
-        self.0.submit(job)
     }
 }
 

@@ -83,6 +83,20 @@ pub trait Clock: Send + Sync {
     fn wall(&self) -> SystemTime;
 }
 
+impl<C: Clock + ?Sized> Clock for crate::Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn coarse(&self) -> Instant {
+        (**self).coarse()
+    }
+
+    fn wall(&self) -> SystemTime {
+        (**self).wall()
+    }
+}
+
 #[cfg(not(any(loom, shuttle)))]
 pub use system::{SystemClock, Upkeep};
 

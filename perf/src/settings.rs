@@ -1,0 +1,155 @@
+//! What a run does.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A scenario: who consumes, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// 500 producers and one exclusive consumer with a receive queue of 50,000.
+    ReadCompletionIsolation,
+    /// 500 producers and 20 consumers that share keys, with receive queues of 1,000.
+    KeyShared,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::KeyShared, Self::ReadCompletionIsolation];
+
+    /// What the command calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadCompletionIsolation => "read-completion-isolation",
+            Self::KeyShared => "key-shared-500x20",
+        }
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|scenario| scenario.name() == name).ok_or_else(|| {
+            format!("there is no scenario {name:?}; there are {}", Self::ALL.map(Self::name).join(", "))
+        })
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// On which thread reads complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// On the thread that asks.
+    Inline,
+    /// On the ledger's worker.
+    Affine,
+}
+
+/// How appends go to the ledger's worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// Many with one submission.
+    Batched,
+    /// Each by itself.
+    Single,
+}
+
+/// Where reads find recent entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// In the range cache.
+    Paged,
+    /// In storage only.
+    None,
+}
+
+/// A fault that is planted half-way, to see that it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// One message is published twice.
+    Duplicate,
+    /// Two messages of one key change places.
+    Swap,
+    /// One message is not published.
+    Loss,
+    /// One byte of a message is changed.
+    Corruption,
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Messages in all.
+    pub messages: u64,
+    /// Producers, as clients; few threads drive them.
+    pub producers: u32,
+    /// Messages that a producer may have outstanding.
+    pub outstanding: u32,
+    /// Keys of each producer.
+    pub keys_per_producer: u32,
+    /// Consumers.
+    pub consumers: usize,
+    /// How many messages each consumer gives permits for.
+    pub receive_queue: u32,
+    /// Threads that drive the producers.
+    pub producer_threads: usize,
+    /// Threads that drive the consumers.
+    pub consumer_threads: usize,
+    /// The first idea.
+    pub completion: Completion,
+    /// The second.
+    pub handover: Handover,
+    /// The third.
+    pub cache: Cache,
+    /// A fault to plant.
+    pub plant: Option<Plant>,
+    /// Prints a line from time to time.
+    pub progress: bool,
+    /// Seeds what is random.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Messages of a run that takes some seconds.
+    pub const SMALL: u64 = 2_000_000;
+    /// Messages of a full run.
+    pub const FULL: u64 = 12_000_000;
+
+    /// A scenario, with the three ideas, as small as it is by default.
+    pub fn new(scenario: Scenario) -> Self {
+        let (consumers, receive_queue) = match scenario {
+            Scenario::ReadCompletionIsolation => (1, 50_000),
+            Scenario::KeyShared => (20, 1_000),
+        };
+        Self {
+            scenario,
+            messages: Self::SMALL,
+            producers: 500,
+            outstanding: 40,
+            keys_per_producer: 200,
+            consumers,
+            receive_queue,
+            producer_threads: 1,
+            consumer_threads: 1,
+            completion: Completion::Inline,
+            handover: Handover::Batched,
+            cache: Cache::Paged,
+            plant: None,
+            progress: false,
+            seed: 1,
+        }
+    }
+
+    /// The most messages that may be on their way at a time: what `backlog` is measured against.
+    pub fn on_their_way(&self) -> u64 {
+        u64::from(self.producers) * u64::from(self.outstanding)
+            + self.consumers as u64 * u64::from(self.receive_queue)
+    }
+}
