@@ -39,13 +39,21 @@ mod count {
     /// Inserts of the long run, of a build that is optimised.
     const INSERTS: i64 = 10_000_000;
 
-    /// Inserts of the long run of a plain debug build, which takes as long for a fifth; sanitizers build so, too.
+    /// Inserts of the long run of a plain debug build, which takes as long for a fifth; `AddressSanitizer`'s is one.
     const DEBUG_INSERTS: i64 = INSERTS / 5;
+
+    /// Inserts of the long run under `ThreadSanitizer`, which is a hundred times as slow and sees a race the first time.
+    const TSAN_INSERTS: i64 = INSERTS / 50;
 
     /// The profile `ci` has debug assertions as well; cargo tells the two apart by the folder that it builds in.
     fn inserts() -> i64 {
         let built = std::env::current_exe().unwrap();
-        if built.components().any(|folder| folder.as_os_str() == "debug") { DEBUG_INSERTS } else { INSERTS }
+        let debug = built.components().any(|folder| folder.as_os_str() == "debug");
+        match (cfg!(tsan), debug) {
+            (true, _) => TSAN_INSERTS,
+            (false, true) => DEBUG_INSERTS,
+            (false, false) => INSERTS,
+        }
     }
 
     /// What a test may keep beside the index and the queue's room for keys: what threads leave.
