@@ -136,9 +136,14 @@ impl<V> RangeCache<V> {
     where
         V: Clone,
     {
-        let mut values = Vec::new();
-        self.for_each_in_range(range, |position, value| values.push((position, value.clone())));
-        values
+        let Some(span) = Span::of(&range) else { return Vec::new() };
+        let extends = self.core.budget.extends_accessed();
+        self.core.collect_range(span, |entry| {
+            if extends {
+                entry.mark_accessed();
+            }
+            entry.value.clone()
+        })
     }
 
     /// Shows the values of a range, in order, each at most once, without a clone.

@@ -1,6 +1,7 @@
 //! What the handles of a cache, its inserters and the evictor work on: the index, and the counters.
 
 use std::cell::Cell;
+use std::iter;
 
 use crossbeam_utils::CachePadded;
 use folio_sync::Arc;
@@ -189,6 +190,25 @@ impl<V> Core<V> {
         self.index.walk(span, |linked, slots| {
             self.read(linked, slots, |slot, entry| visit(linked.key.position(slot), entry));
         });
+    }
+
+    /// Collects from the entries of a range, in order, each with its position.
+    #[inline]
+    pub(crate) fn collect_range<T>(
+        &self,
+        span: Span,
+        mut collect: impl FnMut(&Entry<V>) -> T,
+    ) -> Vec<(Position, T)> {
+        let mut all = Vec::new();
+        self.index.walk(span, |linked, slots| {
+            // What is there now is nearly always what is read: room is made once a page.
+            all.reserve(linked.page.present(slots).count_ones() as usize);
+            self.read(linked, slots, |slot, entry| {
+                // Built where it stays: a `push` brings it there by way of the stack, and waits for that.
+                all.extend(iter::once_with(|| (linked.key.position(slot), collect(entry))));
+            });
+        });
+        all
     }
 
     /// Removes the entries of a range.
