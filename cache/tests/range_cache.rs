@@ -318,6 +318,38 @@ fn eviction_by_size_takes_whole_entries_first_in_first_out() {
     scene.assert_empty();
 }
 
+/// I9, I11: more readers at a time in one page than its word can count go in all the same, and all come out.
+// One inside the other, which is deeper than ThreadSanitizer's own stack.
+#[cfg(not(tsan))]
+#[test]
+fn more_readers_than_a_word_counts() {
+    /// The word has 16 bits for them, and gives out references when half of that is used.
+    const READERS: usize = 33_000;
+    struct One;
+    impl Weigh for One {
+        fn weight(&self) -> u64 {
+            1
+        }
+    }
+    fn nest(cache: &RangeCache<One>, left: usize) {
+        if left > 0 {
+            cache.for_each_in_range((1, 0)..(1, 1), |_, _| nest(cache, left - 1));
+        } else {
+            assert_eq!(removed(cache.clear()), (1, 1));
+            assert_eq!((cache.pages(), cache.retired_weight()), (1, 1));
+        }
+    }
+    let queue = EvictionQueue::default();
+    let cache = RangeCache::new(&queue);
+    cache.insert((1, 0), One, 0, at(1)).unwrap();
+    std::thread::scope(|scope| {
+        let deep = std::thread::Builder::new().stack_size(1 << 29);
+        deep.spawn_scoped(scope, || nest(&cache, READERS)).unwrap().join().unwrap();
+    });
+    assert_cache_empty(&cache);
+    assert_drains(&queue);
+}
+
 /// I15: the last handle or inserter takes the entries with it, and the queue forgets the pages.
 #[test]
 fn entries_leave_with_the_last_handle_or_inserter() {

@@ -339,6 +339,38 @@ fn a_visitor_that_panics_leaves_the_page_as_it_was() {
     }
 }
 
+/// I11: a visitor that panics, in a page whose values it has removed, whose destructors panic as it unwinds.
+#[test]
+fn destructors_that_panic_while_a_visitor_unwinds() {
+    let stage = Stage::new();
+    (0..10).for_each(|entry| stage.put((1, entry), Some(Fault::Drop)));
+    let message = panics(|| {
+        stage.cache.for_each_in_range(.., |_, _| {
+            assert_eq!(stage.cache.clear().entries, 10);
+            panic!("a visitor that panics");
+        });
+    });
+    assert_eq!((message.as_str(), stage.alive()), ("a visitor that panics", 0));
+    stage.end();
+}
+
+/// I11: what a destructor's panic carries may panic as it is dropped, too.
+#[test]
+fn destructors_whose_panics_panic() {
+    /// It has no size: a payload that has to be forgotten then leaks no memory.
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any(Shard);
+        }
+    }
+    struct Shard;
+    let stage = Stage::new();
+    (0..10).for_each(|entry| stage.put_acting((1, entry), || std::panic::panic_any(Bomb)));
+    assert_eq!(removed(stage.cache.clear()), (10, 100));
+    stage.end();
+}
+
 /// 4.2, I11, I17: the value of a visit lives on though it is removed meanwhile, by whatever.
 #[test]
 fn a_value_outlives_its_removal_inside_a_visit() {
