@@ -37,11 +37,13 @@
 //! | free `fetch_and` | `claimed` | Release | claim | as above |
 //! | publish `fetch_or` | `present` | Release | read, remove | the value is written before it is seen |
 //! | read: one load, inside | `present` | Acquire | publish | as above |
-//! | remove `fetch_and` | `present` | `AcqRel` | publish; enter and look | the remover moves the value out; see `pins` |
+//! | presence: one load | `present` | Acquire | publish | who sees a value present comes after its insert |
+//! | remove `fetch_and` | `present` | `AcqRel` | publish | the value is written before it is moved out. No model tells it from Acquire: what it cleared is published by look |
 //! | enter `fetch_add` | `pins` | Acquire | look | a reader that came in after the look sees `present` cleared |
 //! | leave `fetch_sub` | `pins` | `AcqRel` | look | what it read, it read before it is moved out; and it sees what was retired before |
 //! | look `fetch_add(0)` | `pins` | `AcqRel`, never a load | enter, leave | a load could miss a reader that is inside |
-//! | retire `fetch_or`, take `swap` | `retired` | Release, Acquire | each other | no model tells them from Relaxed, since `pins` orders the same; kept, since it need not |
+//! | retire `fetch_or`, take `swap` | `retired` | Release, Acquire | each other | the owner is shown a value before it is moved out |
+//! | put back `fetch_or` | `retired` | Release | take | as above. No model tells it from Relaxed: a read-modify-write passes on what retire published |
 //! | last out: load | `retired` | Relaxed | | ordered by leave and look: whoever retires looks afterwards |
 //!
 //! # Limits
@@ -297,7 +299,7 @@ impl<T> Page<T> {
             return 0;
         }
         // AcqRel: the value is moved out after it was written: pairs with the Release of `publish`. A reader that comes in after this
-        // caller's look sees the bits cleared.
+        // caller's look sees the bits cleared, by that look.
         let won = step!("page.remove", self.present.fetch_and(!mask, Ordering::AcqRel)) & mask;
         if won != 0 {
             self.let_go(won, owner, removed);

@@ -203,12 +203,12 @@ fn spawn<R: Send + 'static>(
     thread::spawn(move || body(&shelf))
 }
 
-/// A model of every order of steps: readers, removers and those who leave load words that others then write.
+/// A model of every order of steps: readers, removers and who leaves load words that others write.
 fn stepwise(name: &'static str) -> Model {
     Model::new(name).at_every_step()
 }
 
-/// The last values of a full page are removed while an insert comes: it goes in, finds its slot claimed, or finds the page sealed.
+/// I14: the last values of a full page are removed while an insert comes: it goes in, finds its slot claimed, or finds the page sealed.
 #[test]
 fn insert_against_the_seal_of_a_full_page() {
     stepwise("page: insert against seal, all slots claimed").check(|| {
@@ -220,7 +220,7 @@ fn insert_against_the_seal_of_a_full_page() {
     });
 }
 
-/// Two reservations meet the seal: both fail, though the first that failed stays added.
+/// I14: two reservations meet the seal: both fail, though the first that failed stays added.
 #[test]
 fn two_reservers_meet_one_seal() {
     stepwise("page: two reservers meet one seal").check(|| {
@@ -234,7 +234,7 @@ fn two_reservers_meet_one_seal() {
     });
 }
 
-/// The rest of a run is given back while the last value is removed: one of the two seals.
+/// I14: the rest of a run is given back while the last value is removed: one of the two seals.
 #[test]
 fn run_given_back_against_a_removal() {
     stepwise("page: run given back against removal").check(|| {
@@ -280,7 +280,7 @@ fn presence_comes_after_the_insert() {
     });
 }
 
-/// A value is inserted and removed by threads that know of each other by nothing but the slot.
+/// I11: a value is inserted and removed by threads that know of each other by nothing but the slot.
 #[test]
 fn remover_against_an_insert() {
     stepwise("page: remover against insert").check(|| {
@@ -292,7 +292,7 @@ fn remover_against_an_insert() {
     });
 }
 
-/// Each slot that two inserters both want goes to one of them, whole.
+/// I10: each slot that two inserters both want goes to one of them, whole.
 #[test]
 fn insert_all_against_an_inserter_at_one_of_its_slots() {
     stepwise("page: insert_all against an inserter").check(|| {
@@ -320,7 +320,7 @@ fn insert_all_against_an_inserter_at_one_of_its_slots() {
     });
 }
 
-/// A slot is filled again only after its value is gone, which a reader puts off; the neighbour's slot stays claimed.
+/// I9, I11: a slot is filled again only after its value is gone, which a reader puts off; the neighbour's slot stays claimed.
 #[test]
 fn reinsert_while_the_old_value_is_read() {
     stepwise("page: re-insert while the old value is read").check(|| {
@@ -339,7 +339,8 @@ fn reinsert_while_the_old_value_is_read() {
     });
 }
 
-/// What is written to a value that a reader saw present is written to that one, and before it is gone, whatever takes its slot meanwhile.
+/// I18: what is written to a value that a reader saw present is written to that one, and before it is gone, whatever takes its slot
+/// meanwhile.
 #[test]
 fn word_of_an_occupied_slot_against_removal_and_reinsert() {
     stepwise("page: word of an occupied slot").check(|| {
@@ -357,7 +358,7 @@ fn word_of_an_occupied_slot_against_removal_and_reinsert() {
     });
 }
 
-/// A value is removed while it is read: by the remover if the reader is gone, else by the reader.
+/// I9, I11: a value is removed while it is read: by the remover if the reader is gone, else by the reader.
 #[test]
 fn get_against_remove() {
     stepwise("page: get against remove").check(|| {
@@ -369,10 +370,10 @@ fn get_against_remove() {
     });
 }
 
-/// Two removers of a slot each, and a reader of both.
+/// I11: two removers of a slot each, and a reader of both.
 #[test]
 fn two_removers_of_different_slots_with_a_reader() {
-    stepwise("page: two removers, different slots, reader").check(|| {
+    model("page: two removers, different slots, reader", || {
         let shelf = Shelf::new(&[0, 1], 0);
         let removers = [1, 2].map(|mask| spawn(&shelf, move |shelf| assert_eq!(shelf.remove(mask), mask)));
         shelf.read(ALL);
@@ -383,10 +384,10 @@ fn two_removers_of_different_slots_with_a_reader() {
     });
 }
 
-/// Two removers of the same slots, and a reader: each value goes to one of them.
+/// I11: two removers of the same slots, and a reader: each value goes to one of them.
 #[test]
 fn two_removers_of_the_same_slots_with_a_reader() {
-    stepwise("page: two removers, same slots, reader").check(|| {
+    model("page: two removers, same slots, reader", || {
         let shelf = Shelf::new(&[0, 1], 0);
         let removers = [0b11, 0b10].map(|mask| spawn(&shelf, move |shelf| shelf.remove(mask)));
         shelf.read(ALL);
@@ -416,7 +417,7 @@ fn last_out(shelf: &Arc<Shelf>, threads: impl FnOnce() -> [JoinHandle<()>; 2]) {
     }
 }
 
-/// The last one out, a remover of both slots, and a reader.
+/// I11: the last one out, a remover of both slots, and a reader.
 #[test]
 fn last_out_against_a_remover_of_both_slots_with_a_reader() {
     stepwise("page: last out, remover of both slots, reader").check(|| {
@@ -431,7 +432,7 @@ fn last_out_against_a_remover_of_both_slots_with_a_reader() {
     });
 }
 
-/// The last one out, a remover of one slot and then of the other, and a reader.
+/// I11: the last one out, a remover of one slot and then of the other, and a reader.
 #[test]
 fn last_out_against_a_remover_of_one_slot_after_the_other_with_a_reader() {
     model("page: last out, remover of one slot after the other, reader", || {
@@ -446,8 +447,8 @@ fn last_out_against_a_remover_of_one_slot_after_the_other_with_a_reader() {
     });
 }
 
-/// The same, the first slot's value being retired already: between the last one's first look and its taking, the reader comes in, sees the
-/// second value, and that is retired.
+/// I11: the same, the first slot's value being retired already: between the last one's first look and its taking, the reader comes in,
+/// sees the second value, and that is retired.
 #[test]
 fn last_out_of_a_retired_value_against_a_remover_of_another_with_a_reader() {
     stepwise("page: last out, one value retired, remover of the other, reader").check(|| {
@@ -463,7 +464,7 @@ fn last_out_of_a_retired_value_against_a_remover_of_another_with_a_reader() {
     });
 }
 
-/// What was retired is put back when somebody came in, who then is the last one out.
+/// I11: what was retired is put back when somebody came in, who then is the last one out.
 #[test]
 fn putting_back_against_the_last_one_out() {
     stepwise("page: put-back against last out").check(|| {
