@@ -77,7 +77,8 @@ impl<V> Shared<V> {
                     continue;
                 };
                 // What the evictor's own visit leaves behind, and what it removes: dropped when the queue is free for others.
-                let (mut left, mut out) = (Values::new(), Values::new());
+                let mut left = Values::new();
+                let mut out = Values::new();
                 let verdict = self.judge(&core, &page, queued, goal, evicted.weight, now, &mut left);
                 let Verdict::Walked { remove, requeued, resume } = verdict else {
                     fifo.0.push_front(queued);
@@ -94,7 +95,8 @@ impl<V> Shared<V> {
                 if left.mask() | out.mask() != 0 {
                     // No destructor runs while this is the evictor: it may evict, and may never return.
                     drop(fifo);
-                    drop((left, out));
+                    left.clear();
+                    out.clear();
                     let Some(again) = self.fifo.try_lock() else { return Ok(evicted) };
                     fifo = again;
                 }
