@@ -103,6 +103,9 @@ fn ends_with(inbox: &Inbox, mut taken: Vec<u64>, keys: &[u64]) {
 fn keys_left_while_all_are_taken() {
     Model::new("keys left while all are taken").at_every_step().check(|| {
         let inbox = Arc::new(Inbox::new());
+        // There is room for two keys.
+        inbox.push(key(0));
+        inbox.take_all(|_| ());
         let pushers = [1, 2].map(|number| {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || inbox.push(key(number)))
@@ -147,6 +150,7 @@ fn end_of_a_cache_racing_the_evictor() {
         let mut inserter = Inserter::new(registration);
         inserter.insert((1, 0), nothing(), 0, LATE).unwrap();
         assert_eq!(queue.evict_before(LATE, LATE).unwrap().entries, 0, "the key is taken over");
+        assert_eq!(queue.keys(), 1);
         let evictor = queue.clone();
         let evicts = thread::spawn(move || (evictor.evict_weight(1, LATE).unwrap().entries, evictor));
         drop(inserter);
