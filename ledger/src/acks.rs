@@ -22,7 +22,7 @@ impl Acks {
 
     /// Deletes an entry; whether it was not before.
     pub(crate) fn delete(&mut self, entry: i64) -> bool {
-        let Ok(at) = usize::try_from(entry - self.base) else { return false };
+        let Ok(at) = usize::try_from(entry.saturating_sub(self.base)) else { return false };
         let (word, bit) = (at / 64, 1 << (at % 64));
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -34,7 +34,7 @@ impl Acks {
 
     /// Deletes all entries before this one.
     pub(crate) fn delete_before(&mut self, end: i64) {
-        let Ok(count) = usize::try_from(end - self.base) else { return };
+        let Ok(count) = usize::try_from(end.saturating_sub(self.base)) else { return };
         let whole = count / 64;
         if whole >= self.words.len() {
             *self = Self::new(end);
@@ -56,7 +56,7 @@ impl Acks {
 
     /// Whether an entry is deleted.
     pub(crate) fn is_deleted(&self, entry: i64) -> bool {
-        let Ok(at) = usize::try_from(entry - self.base) else { return true };
+        let Ok(at) = usize::try_from(entry.saturating_sub(self.base)) else { return true };
         self.words.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 != 0)
     }
 }

@@ -32,6 +32,9 @@ impl<F: FnOnce(Result<Position, AppendError>, Instant) + Send + 'static> AppendS
     }
 }
 
+/// How many entries it takes to look for what is too old in the cache, or too much.
+const EVICT_EVERY: i64 = 4096;
+
 /// An entry on its way to the worker.
 pub(crate) struct Add<T> {
     pub(crate) payload: Bytes,
@@ -51,6 +54,8 @@ pub(crate) struct Appender<T> {
     /// Cursors to tell; empty between batches.
     waiting: Vec<Arc<CursorCore>>,
     failed: Option<StorageError>,
+    /// Evicts again when so many entries are appended.
+    evict_at: i64,
 }
 
 impl<T: 'static> Appender<T> {
@@ -65,6 +70,7 @@ impl<T: 'static> Appender<T> {
             tokens: Vec::new(),
             waiting: Vec::new(),
             failed: None,
+            evict_at: EVICT_EVERY,
         }
     }
 
@@ -74,7 +80,9 @@ impl<T: 'static> Appender<T> {
             return Err(error.clone());
         }
         let first = Position { ledger: self.core.id, entry: self.next };
-        if let Err(error) = step!("ledger.append", self.core.storage.append(first, &self.payloads)) {
+        if let Err(error) =
+            step!("ledger.append", self.core.ask(|storage| storage.append(first, &self.payloads)))
+        {
             self.failed = Some(error.clone());
             return Err(error);
         }
@@ -102,15 +110,19 @@ impl<T: Send + 'static> Handler<Add<T>> for Appender<T> {
         let appended = self.append();
         if let Ok(first) = appended {
             self.next += i64::try_from(self.payloads.len()).expect("a batch has few entries");
-            self.cache(first, now);
+            contained(|| self.cache(first, now));
             // Release: the entries are in storage and in the cache; pairs with the Acquire of whoever reads up to here.
             step!("ledger.confirm", self.core.confirmed.store(self.next, Ordering::Release));
+            // Before anybody is told: who is can read the entries by any cursor.
+            self.core.confirm_to_cursors(self.next, &mut self.waiting);
         }
-        self.payloads.clear();
+        contained(|| self.payloads.clear());
         let mut results = Results { next: appended.map_err(AppendError::Storage) };
         tell(self.tokens.drain(..), |token| self.sink.appended(token, results.next(), now));
-        if results.next.is_ok() {
-            self.core.tell_cursors(self.next, &mut self.waiting);
+        tell(self.waiting.drain(..), |cursor| cursor.tell());
+        if self.next >= self.evict_at {
+            self.evict_at = self.next + EVICT_EVERY;
+            self.core.evict();
         }
     }
 }
@@ -130,8 +142,15 @@ impl Results {
     }
 }
 
+/// Calls user code, or drops what may be of a user's own making; its panic ends here.
+pub(crate) fn contained(call: impl FnOnce()) {
+    if let Err(payload) = unwind::catch(call) {
+        unwind::discard(payload);
+    }
+}
+
 /// Tells each of them; a panic of one keeps no other from being told.
-fn tell<A>(mut all: impl Iterator<Item = A>, mut one: impl FnMut(A)) {
+pub(crate) fn tell<A>(mut all: impl Iterator<Item = A>, mut one: impl FnMut(A)) {
     while let Err(payload) = unwind::catch(|| all.by_ref().for_each(&mut one)) {
         unwind::discard(payload);
     }

@@ -4,12 +4,14 @@ use std::fmt;
 
 use folio_completer::{Completion, refusable};
 use folio_sync::atomic::{AtomicI64, Ordering};
-use folio_sync::{Arc, Mutex, unwind};
+use folio_sync::{Arc, Mutex};
 
 use crate::acks::Acks;
+use crate::append::contained;
 use crate::error::ReadError;
 use crate::ledger::Core;
 use crate::position::{Entry, Position};
+use crate::storage::StorageError;
 use crate::tail::{Tail, Wait};
 
 /// Hears that entries came.
@@ -42,7 +44,7 @@ impl CursorCore {
             more,
             next: AtomicI64::new(first),
             first_left: AtomicI64::new(first),
-            acks: Mutex::new(Deleted { acks: Acks::new(first), trim_at: first + TRIM_EVERY }),
+            acks: Mutex::new(Deleted { acks: Acks::new(first), trim_at: first.saturating_add(TRIM_EVERY) }),
         }
     }
 
@@ -51,11 +53,9 @@ impl CursorCore {
         self.first_left.load(Ordering::Relaxed)
     }
 
-    /// Calls the listener; its panic ends here.
+    /// Calls the listener.
     pub(crate) fn tell(&self) {
-        if let Err(payload) = unwind::catch(|| (self.more)()) {
-            unwind::discard(payload);
-        }
+        (self.more)();
     }
 }
 
@@ -72,21 +72,22 @@ impl Cursor {
         Self { ledger, core }
     }
 
-    /// Reads the next entries, at most so many, into `buffer`, which is empty; there may be none.
+    /// Reads the next entries, at most so many, into `buffer`, whose room is used; there may be none.
     ///
     /// `done` is called once: with the buffer, on this thread or another one, as the ledger's policy is, perhaps before this returns; or with what went
-    /// wrong. Entries that are not in the cache are read from storage, each gap at once.
+    /// wrong. Its panic ends there. Entries that are not in the cache are read from storage, each gap at once.
     pub fn read(
         &self,
         most: usize,
         mut buffer: Vec<Entry>,
         done: impl FnOnce(Result<Vec<Entry>, ReadError>) + Send + 'static,
     ) {
-        // Relaxed: the reader's alone; whoever reads next comes after this one.
-        let first = self.core.next.load(Ordering::Relaxed);
+        let first = self.position();
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let end = self.core.tail.confirmed().min(first.saturating_add(most)).max(first);
+        // Relaxed: the reader's alone; whoever reads next comes after this one.
         self.core.next.store(end, Ordering::Relaxed);
+        buffer.clear();
         let read = self.ledger.collect(first, end, &mut buffer).map(|()| buffer);
         let completion = refusable(
             (read, done),
@@ -94,7 +95,7 @@ impl Cursor {
             |(_, done), reason| done(Err(ReadError::Rejected(reason))),
         );
         if let Err(rejected) = self.ledger.completer.complete(completion) {
-            rejected.value.refused(rejected.reason);
+            contained(|| rejected.value.refused(rejected.reason));
         }
     }
 
@@ -103,16 +104,16 @@ impl Cursor {
         self.core.tail.wait(self.position())
     }
 
-    /// The number of the next entry to read.
+    /// The number of the next entry to read, which is not before the first that is not deleted.
     pub fn position(&self) -> i64 {
         // Relaxed: a number.
-        self.core.next.load(Ordering::Relaxed)
+        self.core.next.load(Ordering::Relaxed).max(self.core.first_left())
     }
 
     /// Reads from this entry on, or from the first that is not deleted if that is later.
     pub fn seek(&self, entry: i64) {
         // Relaxed: as in `read`.
-        self.core.next.store(entry.max(self.core.first_left()), Ordering::Relaxed);
+        self.core.next.store(entry, Ordering::Relaxed);
     }
 
     /// How many confirmed entries are not read yet.
@@ -125,16 +126,19 @@ impl Cursor {
         self.core.first_left()
     }
 
-    /// Deletes entries, in any order; how many were not before. The mark follows.
+    /// Deletes entries, in any order; how many were not before. The mark follows. Entries that the ledger does not have are passed over.
     ///
     /// Now and then what no cursor needs any more is dropped here.
-    pub fn delete(&self, positions: impl IntoIterator<Item = Position>) -> usize {
-        self.change(|acks| positions.into_iter().filter(|position| acks.delete(position.entry)).count())
+    pub fn delete(&self, positions: impl AsRef<[Position]>) -> usize {
+        let (positions, ledger, end) = (positions.as_ref(), self.ledger.id, self.core.tail.confirmed());
+        let is_there = |position: &&Position| position.ledger == ledger && position.entry < end;
+        self.change(|acks| positions.iter().filter(is_there).filter(|at| acks.delete(at.entry)).count())
     }
 
-    /// Deletes all entries before this one.
+    /// Deletes all confirmed entries before this one.
     pub fn mark_delete(&self, entry: i64) {
-        self.change(|acks| acks.delete_before(entry));
+        let end = entry.min(self.core.tail.confirmed());
+        self.change(|acks| acks.delete_before(end));
     }
 
     /// Whether an entry is deleted.
@@ -150,7 +154,7 @@ impl Cursor {
         self.core.first_left.store(left, Ordering::Relaxed);
         let trims = left >= deleted.trim_at;
         if trims {
-            deleted.trim_at = left + TRIM_EVERY;
+            deleted.trim_at = left.saturating_add(TRIM_EVERY);
         }
         drop(deleted);
         if trims {
@@ -190,7 +194,11 @@ impl Core {
             let count = usize::try_from(to - next).unwrap_or(0);
             if count > 0 {
                 let at = Position { ledger: self.id, entry: next };
-                self.storage.read(at, count, &mut payloads).map_err(ReadError::Storage)?;
+                self.ask(|storage| storage.read(at, count, &mut payloads)).map_err(ReadError::Storage)?;
+                if let Some(missing) = (next..to).nth(payloads.len()) {
+                    let missing = Position { ledger: self.id, entry: missing };
+                    return Err(ReadError::Storage(StorageError::Missing(missing)));
+                }
             }
             let positions = (next..to).map(|entry| Position { ledger: self.id, entry });
             all.extend(

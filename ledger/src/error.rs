@@ -10,9 +10,9 @@ use crate::storage::StorageError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The ledger is closed.
+    /// The ledger is closed, or its worker is.
     Closed,
-    /// The ledger's worker did not take it: too much is queued, or the worker is shut.
+    /// The ledger's worker did not take it, since too much is queued, or was unwilling.
     Rejected(RejectReason),
     /// Storage failed, now or for an entry before: the ledger takes no more, so that none can overtake the one that failed.
     Storage(StorageError),
@@ -21,7 +21,7 @@ pub enum AppendError {
 impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("the ledger is closed"),
+            Self::Closed => f.write_str("the ledger or its worker is closed"),
             Self::Rejected(reason) => write!(f, "the ledger's worker did not take the entry: {reason}"),
             Self::Storage(error) => write!(f, "the ledger takes no more entries: {error}"),
         }
@@ -34,7 +34,7 @@ impl std::error::Error for AppendError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// An entry is neither in the cache nor in storage.
+    /// An entry is neither in the cache nor in storage. The cursor has moved on: seek back to read the entries again.
     Storage(StorageError),
     /// The result could not be handed over. The cursor has moved on: seek back to read the entries again.
     Rejected(RejectReason),

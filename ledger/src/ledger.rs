@@ -8,12 +8,12 @@ use folio_completer::{InlineCompleter, Policy};
 use folio_executor::BatchingExecutor;
 use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use folio_sync::time::Clock;
-use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn};
+use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn, unwind};
 
-use crate::append::{Add, AppendSink, Appender, reject};
+use crate::append::{Add, AppendSink, Appender, contained, reject, tell};
 use crate::cursor::{Cursor, CursorCore, Listener};
 use crate::position::Position;
-use crate::storage::LogStorage;
+use crate::storage::{LogStorage, StorageError};
 
 /// Settings of a ledger; what it was opened with never changes.
 pub struct LedgerOptions {
@@ -86,36 +86,73 @@ pub(crate) struct Core {
     pub(crate) completer: InlineCompleter,
     /// How many entries are confirmed: the number of the first that is not.
     pub(crate) confirmed: AtomicI64,
-    /// Those that are told of confirmed entries, and that trimming waits for. Locked for a look only.
-    cursors: Mutex<Vec<Arc<CursorCore>>>,
+    /// Locked for a look only.
+    cursors: Mutex<Cursors>,
     pub(crate) cached_reads: AtomicU64,
     pub(crate) stored_reads: AtomicU64,
 }
 
+/// Who reads a ledger, and what is there to read.
+#[derive(Default)]
+struct Cursors {
+    /// Those that are told of confirmed entries, and that trimming waits for.
+    open: Vec<Arc<CursorCore>>,
+    /// What comes before this entry may be gone.
+    trimmed: i64,
+    /// Nothing comes any more.
+    ended: bool,
+}
+
 impl Core {
-    /// Tells the cursors that so many entries are confirmed; `waiting` is empty, and kept for its room.
-    pub(crate) fn tell_cursors(&self, confirmed: i64, waiting: &mut Vec<Arc<CursorCore>>) {
-        waiting.extend(
-            self.cursors.lock().iter().filter(|cursor| cursor.tail.confirm(confirmed)).map(Arc::clone),
-        );
+    /// Raises the count of confirmed entries that the cursors have; those that wait come into `waiting`.
+    pub(crate) fn confirm_to_cursors(&self, confirmed: i64, waiting: &mut Vec<Arc<CursorCore>>) {
+        let cursors = self.cursors.lock();
+        waiting.extend(cursors.open.iter().filter(|cursor| cursor.tail.confirm(confirmed)).map(Arc::clone));
+    }
+
+    /// Lets the cursors know that nothing comes any more, and tells those that wait.
+    fn end(&self) {
+        let mut cursors = self.cursors.lock();
+        cursors.ended = true;
+        let waiting: Vec<_> =
+            cursors.open.iter().filter(|cursor| cursor.tail.close()).map(Arc::clone).collect();
         // A listener may open and close cursors: it is not called under the lock.
-        waiting.drain(..).for_each(|cursor| cursor.tell());
+        drop(cursors);
+        tell(waiting.into_iter(), |cursor| cursor.tell());
     }
 
     /// Drops what no cursor needs any more, from the cache and from storage; and what is too old, or too much, from the cache.
     pub(crate) fn trim(&self) {
-        let slowest = self.cursors.lock().iter().map(|cursor| cursor.first_left()).min();
-        let Some(entry) = slowest else { return };
-        let before = Position { ledger: self.id, entry };
+        let mut cursors = self.cursors.lock();
+        let slowest = cursors.open.iter().map(|cursor| cursor.first_left()).min();
+        let Some(slowest) = slowest else { return };
+        // Acquire: as in `Ledger::confirmed`. A cursor may begin beyond it.
+        let end = slowest.min(self.confirmed.load(Ordering::Acquire));
+        // Under the lock: a cursor that is opened from now on begins here at the earliest.
+        cursors.trimmed = cursors.trimmed.max(end);
+        let before = Position { ledger: self.id, entry: cursors.trimmed };
+        drop(cursors);
         if let Some(cache) = &self.cache {
-            cache.remove_range((self.id, 0)..(self.id, entry));
+            cache.remove_range((self.id, 0)..(self.id, before.entry));
         }
-        self.storage.trim(before);
+        contained(|| self.storage.trim(before));
         self.evict();
     }
 
+    /// Asks storage; its panic is a failure.
+    pub(crate) fn ask<R>(
+        &self,
+        ask: impl FnOnce(&dyn LogStorage) -> Result<R, StorageError>,
+    ) -> Result<R, StorageError> {
+        unwind::catch(|| ask(&*self.storage)).unwrap_or_else(|payload| {
+            let why = format!("it panicked: {}", unwind::message(&*payload));
+            unwind::discard(payload);
+            Err(StorageError::Failed(why))
+        })
+    }
+
     /// Evicts by age and by weight; another one may do it at the same time, and then does it all.
-    fn evict(&self) {
+    pub(crate) fn evict(&self) {
         let Some(queue) = &self.eviction else { return };
         let now = self.clock.coarse();
         let _another_one_evicts = queue.evict_before(now - self.ttl, now);
@@ -214,6 +251,8 @@ impl<T: Send + 'static> Ledger<T> {
 
     /// Opens a cursor that reads from this entry on; `more` is called when entries come that it [waits](Cursor::wait) for.
     ///
+    /// It begins with the first entry that is still there if that is a later one.
+    ///
     /// `more` runs on the ledger's worker: it schedules something and returns. Entries from there on are kept until the cursor has deleted them,
     /// or is dropped.
     pub fn cursor(&self, first: i64, more: impl Fn() + Send + Sync + 'static) -> Cursor {
@@ -229,28 +268,22 @@ impl<T: Send + 'static> Ledger<T> {
         let mut cursors = self.core.cursors.lock();
         // Acquire: as whoever reads up to here. The worker raises this and then looks at the cursors: it comes before, or meets this one.
         let confirmed = self.core.confirmed.load(Ordering::Acquire);
-        let cursor = Arc::new(CursorCore::new(first(confirmed).max(0), confirmed, more));
-        cursors.push(Arc::clone(&cursor));
-        drop(cursors);
-        if self.adds.is_closed() {
-            // Whoever closed the ledger may have looked at the cursors before.
+        let cursor = Arc::new(CursorCore::new(first(confirmed).max(cursors.trimmed), confirmed, more));
+        if cursors.ended {
             let _nobody_waits_yet = cursor.tail.close();
         }
+        cursors.open.push(Arc::clone(&cursor));
+        drop(cursors);
         Cursor::new(Arc::clone(&self.core), cursor)
     }
 
     /// Takes no more appends; those that were taken are appended. Cursors read to the end, and are told that there is one.
+    ///
+    /// Dropping the ledger closes it, too, and fails what is still queued.
     pub fn close(&self) {
         self.adds.close();
         let core = Arc::clone(&self.core);
-        self.adds.flush_with(move || {
-            let cursors: Vec<_> = core.cursors.lock().iter().map(Arc::clone).collect();
-            for cursor in cursors {
-                if cursor.tail.close() {
-                    cursor.tell();
-                }
-            }
-        });
+        self.adds.flush_with(move || core.end());
     }
 
     /// The ledger's number.
@@ -287,8 +320,14 @@ impl<T: Send + 'static> Ledger<T> {
 impl Core {
     /// Forgets a cursor: it is told nothing, and nothing is kept for it.
     pub(crate) fn forget(&self, cursor: &Arc<CursorCore>) {
-        self.cursors.lock().retain(|other| !Arc::ptr_eq(other, cursor));
+        self.cursors.lock().open.retain(|other| !Arc::ptr_eq(other, cursor));
         self.trim();
+    }
+}
+
+impl<T: Send + 'static> Drop for Ledger<T> {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
