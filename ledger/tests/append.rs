@@ -1,0 +1,323 @@
+//! Appends: their order, their batches, the order of what is done for them, and the failures of storage and worker.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests run on the standard library only, and a failed unwrap fails the test"
+)]
+
+mod support;
+
+use bytes::Bytes;
+use folio_executor::OrderedExecutor;
+use folio_ledger::{
+    AppendError, AppendSink, Callbacks, ConfigError, Cursor, Ledger, LedgerOptions, MemoryStorage, Position,
+    StorageError, Wait,
+};
+use folio_sync::test_util::{ManualClock, ManualExecutor};
+use folio_sync::time::{Clock, Instant};
+use folio_sync::{Arc, Mutex, RejectReason};
+
+use support::{
+    Asked, Heard, ID, Mood, Scene, appended, at, broken, entries, failed, payload, read, read_all, until,
+};
+
+/// I40: entries have the order of their appends, without gaps, and are told in this order.
+#[test]
+fn appends_are_told_in_the_order_of_their_positions() {
+    let scene = Scene::new();
+    for batch in [0..1, 1..100, 100..3_000] {
+        scene.give(batch);
+        scene.worker.run_all();
+    }
+    assert_eq!(scene.heard.take(), appended(0..3_000));
+    assert_eq!((scene.ledger.confirmed(), scene.ledger.queued(), scene.ledger.id()), (3_000, 0, ID));
+    assert_eq!(read_all(&scene.cursor(0).0), entries(0..3_000));
+}
+
+#[test]
+fn a_thousand_appends_are_one_submission_to_the_worker_and_one_append_to_storage() {
+    let scene = Scene::new();
+    scene.give(0..1_000);
+    assert_eq!((scene.worker.submissions(), scene.ledger.queued()), (1, 1_000));
+    scene.worker.run_all();
+    assert_eq!((scene.worker.submissions(), scene.worker.handovers()), (1, 1));
+    assert_eq!(scene.storage.asked(), [Asked::Append(0, 1_000)]);
+}
+
+#[test]
+fn a_batch_ends_at_its_limit_and_the_rest_follows() {
+    let scene = Scene::with(|options| options.batch_items = 4);
+    scene.give(0..10);
+    scene.worker.run_all();
+    assert_eq!(
+        (scene.worker.submissions(), scene.worker.handovers()),
+        (3, 1),
+        "continuations do not change threads"
+    );
+    assert_eq!(scene.storage.asked(), [Asked::Append(0, 4), Asked::Append(4, 4), Asked::Append(8, 2)]);
+    assert_eq!(scene.heard.take(), appended(0..10));
+}
+
+#[test]
+fn without_batches_each_append_is_a_submission_of_its_own() {
+    let scene = Scene::with(|options| options.batch_items = 1);
+    for n in 0..100 {
+        scene.give(n..n + 1);
+        assert_eq!(scene.worker.run_all(), 1);
+    }
+    assert_eq!(scene.worker.handovers(), 100);
+    scene.give(100..110);
+    scene.worker.run_all();
+    assert_eq!((scene.worker.submissions(), scene.storage.asked().len()), (110, 110));
+    assert_eq!(scene.heard.take(), appended(0..110));
+}
+
+/// Looks at the ledger when it is told.
+#[derive(Clone, Default)]
+struct Looks {
+    seen: Arc<Mutex<Vec<String>>>,
+    ledger: Arc<Mutex<Option<Arc<Ledger<i64>>>>>,
+    cursor: Arc<Mutex<Option<Cursor>>>,
+}
+
+impl Looks {
+    fn note(&self, what: impl Into<String>) {
+        self.seen.lock().push(what.into());
+    }
+
+    /// What can be seen of the entries now.
+    fn look(&self, who: &str) {
+        let ledger = self.ledger.lock().clone().unwrap();
+        let cached = (0..3).filter(|n| ledger.cache().unwrap().contains((ID, *n))).count();
+        let cursor = self.cursor.lock();
+        let cursor = cursor.as_ref().unwrap();
+        cursor.seek(0);
+        let read = read(cursor, 10).unwrap().len();
+        self.note(format!("{who}: {cached} cached, {} confirmed, {read} read", ledger.confirmed()));
+    }
+}
+
+impl AppendSink<i64> for Looks {
+    fn appended(&self, token: i64, result: Result<Position, AppendError>, _at: Instant) {
+        assert_eq!(result, Ok(at(token)));
+        self.look("sink");
+    }
+}
+
+/// 1.12, I26, I41: an entry is stored, cached, confirmed, told to its publisher, told to cursors that wait, in this order.
+#[test]
+fn a_batch_is_stored_cached_confirmed_told_and_then_wakes_cursors() {
+    let looks = Looks::default();
+    let (worker, storage) = (ManualExecutor::new(), support::Shelf::default());
+    let options = LedgerOptions { id: ID, ..LedgerOptions::default() };
+    let ledger =
+        Ledger::open(options, storage.clone(), worker.clone(), ManualClock::new(), looks.clone()).unwrap();
+    let ledger = Arc::new(ledger);
+    *looks.ledger.lock() = Some(Arc::clone(&ledger));
+    *looks.cursor.lock() = Some(ledger.cursor(0, || ()));
+    let stored = looks.clone();
+    storage.on_append(move || stored.look("storage"));
+    let listens = looks.clone();
+    let waits = ledger.cursor(0, move || listens.look("listener"));
+    assert_eq!(waits.wait(), Wait::Waiting);
+    (0..3).for_each(|n| ledger.append(payload(n), n));
+    worker.run_all();
+    let after = "3 cached, 3 confirmed, 3 read";
+    assert_eq!(
+        *looks.seen.lock(),
+        [
+            "storage: 0 cached, 0 confirmed, 0 read",
+            &format!("sink: {after}"),
+            &format!("sink: {after}"),
+            &format!("sink: {after}"),
+            &format!("listener: {after}"),
+        ]
+    );
+    // The ledger is in its own sink.
+    looks.cursor.lock().take();
+    looks.ledger.lock().take();
+}
+
+/// 1.12, I42: after a failure of storage nothing is appended any more, so that no entry overtakes one that failed; each append is told so once.
+#[test]
+fn a_failure_of_storage_fences_the_ledger() {
+    let scene = Scene::with(|options| options.batch_items = 3);
+    scene.fill(0..2);
+    let (cursor, calls) = scene.cursor(2);
+    assert_eq!(cursor.wait(), Wait::Waiting);
+    scene.storage.set(Mood::Fails);
+    scene.give(2..6);
+    scene.worker.run_all();
+    scene.storage.set(Mood::Good);
+    scene.give(6..8);
+    scene.worker.run_all();
+    assert_eq!(scene.heard.take(), failed(2..8, &AppendError::Storage(broken())));
+    assert_eq!(scene.storage.asked(), [Asked::Append(2, 3)], "storage is asked no more");
+    assert_eq!((scene.ledger.confirmed(), calls.count()), (2, 0));
+    assert!(!scene.ledger.cache().unwrap().contains((ID, 2)), "what failed is not cached");
+    assert_eq!(read_all(&scene.cursor(0).0), entries(0..2), "what was appended can be read");
+}
+
+/// 1.12: a panic of storage is a failure of storage.
+#[test]
+fn storage_that_panics_has_failed() {
+    let scene = Scene::new();
+    scene.fill(0..2);
+    scene.storage.set(Mood::Panics);
+    scene.give(2..4);
+    scene.worker.run_all();
+    scene.storage.set(Mood::Good);
+    scene.give(4..5);
+    scene.worker.run_all();
+    let told = scene.heard.take();
+    assert_eq!(told.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [2, 3, 4]);
+    for (_, result) in told {
+        assert!(
+            matches!(result, Err(AppendError::Storage(StorageError::Failed(why))) if why.contains("planted"))
+        );
+    }
+    assert_eq!(scene.ledger.confirmed(), 2);
+}
+
+/// I42: an append that the worker refuses is told so once, and later ones are appended.
+#[test]
+fn an_append_that_the_worker_refuses_is_told_so_once() {
+    let scene = Scene::new();
+    scene.worker.refuse_next(1);
+    scene.give(0..1);
+    assert_eq!(scene.heard.take(), failed(0..1, &AppendError::Rejected(RejectReason::Refused)));
+    scene.ledger.append(payload(0), 0);
+    scene.worker.run_all();
+    assert_eq!(scene.heard.take(), appended(0..1));
+}
+
+/// I42: appends whose follow-up batch the worker refuses are told so once.
+#[test]
+fn appends_left_by_a_batch_that_the_worker_does_not_continue_are_told_so_once() {
+    let scene = Scene::with(|options| options.batch_items = 2);
+    scene.give(0..5);
+    scene.worker.refuse_next(1);
+    scene.worker.run_all();
+    let mut told = appended(0..2);
+    told.extend(failed(2..5, &AppendError::Rejected(RejectReason::Refused)));
+    assert_eq!(scene.heard.take(), told);
+    assert_eq!(scene.ledger.queued(), 0);
+}
+
+/// I42: what is more than may be queued, or more than the worker takes, is told so once.
+#[test]
+fn appends_beyond_a_limit_are_told_that_it_is_full() {
+    let scene = Scene::with(|options| options.max_queued = 3);
+    scene.give(0..5);
+    assert_eq!(scene.heard.take(), failed(3..5, &AppendError::Rejected(RejectReason::Full)));
+    scene.worker.run_all();
+    assert_eq!(scene.heard.take(), appended(0..3));
+
+    let scene = Scene::on(ManualExecutor::bounded(0), |_| ());
+    scene.give(0..1);
+    assert_eq!(scene.heard.take(), failed(0..1, &AppendError::Rejected(RejectReason::Full)));
+}
+
+/// I42: a worker that is closed takes no appends, and those it has are appended.
+#[test]
+fn appends_after_the_worker_is_closed_are_told_so_once() {
+    let scene = Scene::new();
+    scene.give(0..2);
+    scene.worker.close();
+    scene.worker.run_all();
+    scene.give(2..4);
+    let mut told = appended(0..2);
+    told.extend(failed(2..4, &AppendError::Closed));
+    assert_eq!(scene.heard.take(), told);
+}
+
+/// I42: appends that are queued as the ledger is dropped, or whose worker drops its jobs, are told that they are not appended.
+#[test]
+fn appends_that_are_dropped_unrun_are_told_so_once() {
+    let scene = Scene::new();
+    scene.give(0..3);
+    let Scene { ledger, heard, worker, .. } = scene;
+    drop(ledger);
+    assert_eq!(heard.take(), failed(0..3, &AppendError::Closed));
+    worker.run_all();
+    assert_eq!(heard.len(), 0);
+
+    let scene = Scene::new();
+    scene.give(0..3);
+    drop(scene.worker.take_next());
+    assert_eq!(scene.heard.take(), failed(0..3, &AppendError::Rejected(RejectReason::Refused)));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let options = LedgerOptions { max_queued: 0, ..LedgerOptions::default() };
+    let opened = Ledger::open(
+        options,
+        MemoryStorage::new(),
+        ManualExecutor::new(),
+        ManualClock::new(),
+        Heard::default(),
+    );
+    assert_eq!(opened.err(), Some(ConfigError::MaxQueued(0)));
+}
+
+#[test]
+fn callbacks_are_told_the_position_and_the_time() {
+    let (worker, clock) = (ManualExecutor::new(), ManualClock::new());
+    let ledger = Ledger::open(
+        LedgerOptions::default(),
+        MemoryStorage::new(),
+        worker.clone(),
+        clock.clone(),
+        Callbacks,
+    )
+    .unwrap();
+    clock.advance(std::time::Duration::from_nanos(5));
+    let told = Arc::new(Mutex::new(None));
+    let tell = Arc::clone(&told);
+    ledger.append(Bytes::new(), move |result, at| *tell.lock() = Some((result, at)));
+    worker.run_all();
+    assert_eq!(*told.lock(), Some((Ok(Position { ledger: 0, entry: 0 }), clock.now())));
+}
+
+/// I40, I42: many threads append; each entry is told once, each thread's in order, and together they fill the ledger without gaps.
+#[test]
+fn appends_of_many_threads_are_each_told_once_and_keep_each_threads_order() {
+    const THREADS: i64 = 4;
+    const EACH: i64 = 5_000;
+    let pool = OrderedExecutor::builder().threads(1).build().unwrap();
+    let heard = Heard::default();
+    let ledger = Ledger::open(
+        LedgerOptions { id: ID, batch_items: 64, ..LedgerOptions::default() },
+        MemoryStorage::new(),
+        pool.workers()[0].clone(),
+        ManualClock::new(),
+        heard.clone(),
+    )
+    .unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                (0..EACH).for_each(|n| ledger.append(payload(thread * EACH + n), thread * EACH + n));
+            });
+        }
+    });
+    until("all are told", || heard.len() == usize::try_from(THREADS * EACH).unwrap());
+    let told = heard.take();
+    let cursor = ledger.cursor(0, || ());
+    let all = read_all(&cursor);
+    let mut last = [-1; 4];
+    for (entry, ((token, result), read)) in (0..).zip(told.iter().zip(&all)) {
+        assert_eq!(*result, Ok(at(entry)), "told in the order of positions");
+        assert_eq!((read.position, &read.payload), (at(entry), &payload(*token)));
+        let (thread, n) = (usize::try_from(token / EACH).unwrap(), token % EACH);
+        assert_eq!(n, last[thread] + 1, "the entries of a thread changed places");
+        last[thread] = n;
+    }
+    assert_eq!(last, [EACH - 1; 4]);
+    drop((cursor, ledger));
+    assert!(pool.join().unwrap().is_empty());
+}
