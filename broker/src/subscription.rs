@@ -147,7 +147,7 @@ impl Subscription {
     }
 
     /// Messages are done with; how many were not before. For any thread, in any order.
-    pub fn acknowledge(&self, positions: impl IntoIterator<Item = Position>) -> usize {
+    pub fn acknowledge(&self, positions: impl AsRef<[Position]>) -> usize {
         self.shared.cursor.delete(positions)
     }
 
