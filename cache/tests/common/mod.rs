@@ -33,16 +33,34 @@ pub(crate) fn until(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-/// Runs this many threads at once, each with its number, and joins them.
+/// Runs this many threads at once, each with its number, and joins them; none begins before all have started.
 pub(crate) fn threads(count: usize, work: impl Fn(usize) + Send + Sync) {
-    let work = &work;
+    let (work, started) = (&work, &AtomicUsize::new(0));
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
+        let start = |number| {
+            scope.spawn(move || {
+                started.fetch_add(1, Ordering::AcqRel);
+                until("all have started", || started.load(Ordering::Acquire) == count);
+                work(number);
+            })
+        };
+        let threads: Vec<_> = (0..count).map(start).collect();
         // Joined one by one: the scope itself would wait for those that panicked without a word.
         for thread in threads {
             thread.join().unwrap();
         }
     });
+}
+
+/// Runs something again and again until enough is seen: threads may also take turns, and not meet.
+#[track_caller]
+pub(crate) fn gather(what: &str, mut run: impl FnMut(), seen: impl Fn() -> bool) {
+    let began = Wall::now();
+    run();
+    while !seen() {
+        assert!(began.elapsed() < LONG, "not seen: {what}");
+        run();
+    }
 }
 
 /// Seeded, so that a run can be had again.
