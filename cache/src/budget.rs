@@ -21,9 +21,10 @@ pub(crate) struct Budget {
     /// Linked pages.
     pages: CachePadded<AtomicU64>,
     /// How many pages were ever made: the last birth number.
-    births: AtomicU64,
+    births: CachePadded<AtomicU64>,
     /// Inserts given back.
-    refused: AtomicU64,
+    refused: CachePadded<AtomicU64>,
+    /// The settings, which are read often and change seldom.
     limit: AtomicU64,
     max_requeues: AtomicU32,
     extend_recently_accessed: AtomicBool,
@@ -34,12 +35,18 @@ impl Budget {
         Self {
             charged: CachePadded::new(AtomicU64::new(0)),
             pages: CachePadded::new(AtomicU64::new(0)),
-            births: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            births: CachePadded::new(AtomicU64::new(0)),
+            refused: CachePadded::new(AtomicU64::new(0)),
             limit: AtomicU64::new(options.budget),
             max_requeues: AtomicU32::new(options.max_requeues),
             extend_recently_accessed: AtomicBool::new(options.extend_recently_accessed),
         }
+    }
+
+    /// How much weight an inserter may take ahead.
+    pub(crate) fn credit(&self) -> u64 {
+        // Relaxed: see the type.
+        MOST_CREDIT.min(self.limit.load(Ordering::Relaxed) / CREDIT_SHARE)
     }
 
     /// Charges what an entry lacks and, if there is room, credit for those to come; how much. None, and counted, when that would go above
@@ -48,7 +55,7 @@ impl Budget {
         // Relaxed, all: see the type.
         let budget = self.limit.load(Ordering::Relaxed);
         let most = budget.saturating_add(budget / 4);
-        let credit = MOST_CREDIT.min(budget / CREDIT_SHARE).max(need);
+        let credit = self.credit().max(need);
         let fits = |charged: u64, amount: u64| charged.checked_add(amount).filter(|sum| *sum <= most);
         let mut taken = 0;
         let charged = step!(

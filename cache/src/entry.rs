@@ -72,7 +72,8 @@ impl<V> Entry<V> {
         // Relaxed, all: see the type.
         let requeues = self.requeues.load(Ordering::Relaxed);
         let accessed = extend_accessed && self.accessed.load(Ordering::Relaxed);
-        let expected = self.expected() > 0 && u32::from(requeues) < max_requeues;
+        // As many as can be counted are the most there are.
+        let expected = self.expected() > 0 && u32::from(requeues) < max_requeues.min(u16::MAX.into());
         if !accessed && !expected {
             return false;
         }

@@ -161,6 +161,15 @@ impl<V> Inserter<V> {
         }
     }
 
+    /// Gives back what was charged for entries that were not taken over, but for the credit that an inserter may have.
+    fn keep_credit(&mut self) {
+        let core = &self.registration.core;
+        if let Some(excess) = self.credit.checked_sub(core.budget.credit()).filter(|excess| *excess != 0) {
+            core.discharge(excess);
+            self.credit -= excess;
+        }
+    }
+
     /// What became of an entry whose slot is claimed: if one is there, deliveries of either count against the newcomer's expected reads.
     fn refuse(&self, linked: &Linked<Entry<V>>, slot: u32, entry: Entry<V>) -> NotInserted<V> {
         let reads = entry.expected().unsigned_abs();
@@ -203,14 +212,16 @@ impl<V: Weigh> Inserter<V> {
             }
             Err(entry) => {
                 let Some((linked, _)) = &self.current else { unreachable!("it was entered") };
-                Err(self.refuse(linked, slot, entry))
+                let refused = self.refuse(linked, slot, entry);
+                self.keep_credit();
+                Err(refused)
             }
         }
     }
 
     /// Inserts entries, each with its expected reads; gives those back that were not taken over, in no particular order.
     ///
-    /// Neighbours of one page are claimed at once and published at once: readers see all of them or none. Nothing is allocated if all are taken.
+    /// Neighbours of one page are claimed at once and published at once: readers see all of them or none. Nothing is allocated but new pages if all are taken.
     ///
     /// # Panics
     /// When the iterator or a `weight` does: entries of the pages before are inserted then, the others are dropped.
@@ -260,6 +271,7 @@ impl<V: Weigh> Inserter<V> {
             let slot = values.mask().trailing_zeros();
             refused.extend(values.take(slot).map(|entry| self.refuse(linked, slot, entry)));
         }
+        self.keep_credit();
     }
 }
 

@@ -11,7 +11,8 @@
 //! evict, or never return.
 //!
 //! *Memory.* The queue holds keys of pages, never pages. Keys of pages that are gone are dropped when a pass comes to them, and by any pass when they
-//! outnumber the others. So some pass has to run from time to time, also if nothing is to be evicted.
+//! outnumber the others. So some pass has to run from time to time, also if nothing is to be evicted. The places of keys that no pass has taken over
+//! yet are kept up to their peak and used again.
 //!
 //! # Protocol
 //! A page's key (cache, ledger, number and a birth number that no other page has) goes its way:
@@ -207,10 +208,10 @@ impl<V> EvictionQueue<V> {
     /// that are gone.
     ///
     /// # Errors
-    /// [`EvictError::Busy`] when another pass is running.
+    /// [`EvictError::Busy`] when another pass is running and there may be something to do.
     pub fn evict_before(&self, before: Instant, now: Instant) -> Result<Evicted, EvictError> {
         if before == Instant::ORIGIN && self.keys() as u64 <= self.pages() {
-            // Nothing is older, and no key is of a page that is gone.
+            // Nothing is older, and there are no more keys than pages: but for those whose makers are about to leave one, each page has its own.
             return Ok(Evicted::default());
         }
         self.0.pass(Goal::Before(before), now)

@@ -199,7 +199,7 @@ impl<V> Shared<V> {
     /// Drops the keys of pages that are gone, when they outnumber the others.
     fn sweep(&self, fifo: &mut Fifo) {
         let live = usize::try_from(self.budget.pages()).unwrap_or(usize::MAX);
-        if fifo.0.len() / 2 <= live {
+        if fifo.0.len() <= live.saturating_mul(2) {
             return;
         }
         fifo.0.retain(|queued| {

@@ -44,11 +44,13 @@
 //! | look `fetch_add(0)` | `pins` | `AcqRel`, never a load | enter, leave | a load could miss a reader that is inside |
 //! | retire `fetch_or`, take `swap` | `retired` | Release, Acquire | each other | the owner is shown a value before it is moved out |
 //! | put back `fetch_or` | `retired` | Release | take | as above. No model tells it from Relaxed: a read-modify-write passes on what retire published |
+//! | nothing there: load before anything else | `present` | Acquire, Relaxed for removal | | that there is nothing at this moment is an answer |
 //! | last out: load | `retired` | Relaxed | | ordered by leave and look: whoever retires looks afterwards |
 //!
 //! # Limits
 //! A page has no position: who owns it knows what its slots stand for. An insert needs a reservation, which nobody checks; a page given back
-//! more than was reserved is sealed too early. At most 2^32 readers may be inside at once.
+//! more than was reserved is sealed too early. A reservation that failed stays counted: some 30 million of them on one sealed page would open it
+//! again, so whoever meets a sealed page takes it out of the others' sight. At most 2^32 readers may be inside at once.
 //!
 //! ```
 //! use folio_cache::page::{Fate, Owner, Page, Values};
@@ -182,8 +184,12 @@ impl<T> Page<T> {
     ///
     /// # Errors
     /// When the page is sealed.
+    ///
+    /// # Panics
+    /// When `count` is above the number of slots: no run needs more.
     #[inline]
     pub fn reserve(&self, count: u32) -> Result<(), Sealed> {
+        assert!(count <= PAGE_SLOTS, "a page has fewer slots");
         self.life.reserve(count)
     }
 
@@ -203,8 +209,12 @@ impl<T> Page<T> {
     ///
     /// # Errors
     /// The value, when the slot is claimed: the reservation stays the caller's.
+    ///
+    /// # Panics
+    /// When there is no such slot.
     #[inline]
     pub fn insert(&self, slot: u32, value: T) -> Result<(), T> {
+        assert!(slot < PAGE_SLOTS, "a page has fewer slots");
         let bit = 1 << slot;
         if self.claim(bit) == 0 {
             return Err(value);
@@ -263,6 +273,9 @@ impl<T> Page<T> {
     ///
     /// They are as they were at one moment, and stay while they are shown. `visit` may do anything with the page. What was removed meanwhile is
     /// moved to `removed`, which is empty, when this reader is the last one out, also when `visit` panics.
+    ///
+    /// # Panics
+    /// When `visit` does, or `removed` is not empty.
     #[inline]
     pub fn read(
         &self,
@@ -271,6 +284,7 @@ impl<T> Page<T> {
         owner: &impl Owner<T>,
         removed: &mut Values<T>,
     ) -> u64 {
+        assert!(removed.mask() == 0, "what was removed before is not dropped yet");
         // Nothing to be seen at this moment is an answer, too, and nobody need go in for it.
         if self.present(mask) == 0 {
             return 0;
@@ -293,7 +307,11 @@ impl<T> Page<T> {
     /// Removes the values of these slots; tells which this caller won.
     ///
     /// What can be moved out at once is put into `removed`, which is empty, or else what others had left behind.
+    ///
+    /// # Panics
+    /// When `removed` is not empty.
     pub fn remove(&self, mask: u64, owner: &impl Owner<T>, removed: &mut Values<T>) -> u64 {
+        assert!(removed.mask() == 0, "what was removed before is not dropped yet");
         // Relaxed: nothing to be seen at this moment is an answer.
         if self.present.load(Ordering::Relaxed) & mask == 0 {
             return 0;

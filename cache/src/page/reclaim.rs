@@ -44,7 +44,7 @@ impl<T> Page<T> {
                 unsafe { place.assume_init_ref() }
             })
         }));
-        // Release: who takes these comes after their removal; pairs with the Acquire of `reclaim`.
+        // Release: who takes these comes after their removal, and after the owner was shown them; pairs with the Acquire of `reclaim`.
         step!("page.retire", self.retired.fetch_or(won, Ordering::Release));
         self.reclaim(owner, removed);
     }
