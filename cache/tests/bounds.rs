@@ -75,6 +75,7 @@ fn two_dead_keys_behind_one_live_one_are_dropped() {
 struct Nobody;
 
 impl Owner<u32> for Nobody {
+    #[allow(single_use_lifetimes, reason = "an iterator of references has no other way to say so")]
     fn retiring<'a>(&self, _values: impl Iterator<Item = &'a u32>) {}
 
     fn released(&self, _values: &Values<u32>, _retired: bool, _fate: Fate) {}
