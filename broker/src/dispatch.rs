@@ -4,12 +4,12 @@
 //! One owner at a time takes the steps; everybody else leaves demand: MORE when the ledger has entries, FLOW when a consumer gave permits, RESULT when a
 //! read came back, CLOSE at the end. What belongs to the demand is somewhere before it is recorded: permits in their consumer's counter, the result in
 //! the mailbox. At most one read is outstanding. A consumer without permits has its messages *held*, in order, and so has what comes after them;
-//! at the limit of held messages nothing is read.
+//! at the limit of held messages nothing is read. Closing raises a flag before it records CLOSE; the flag is looked at before each call of a consumer.
 
 use std::collections::VecDeque;
 
 use folio_ledger::{Cursor, ReadError, Wait};
-use folio_sync::atomic::{AtomicU64, Ordering};
+use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use folio_sync::{Arc, Executor, Mutex, unwind};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
 
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) cursor: Cursor,
     pub(crate) slots: Vec<Slot>,
     pub(crate) executor: Arc<dyn Executor>,
+    /// Nothing is to be delivered any more.
+    closed: AtomicBool,
     /// The result of the read that came back.
     mailbox: Mutex<Option<Result<Vec<Message>, ReadError>>>,
     pub(crate) delivered: AtomicU64,
@@ -48,10 +50,28 @@ impl Shared {
             cursor,
             slots,
             executor,
+            closed: AtomicBool::new(false),
             mailbox: Mutex::default(),
             delivered: AtomicU64::new(0),
             held: AtomicU64::new(0),
         }
+    }
+
+    /// Nothing is delivered any more; CLOSE is recorded after this.
+    pub(crate) fn close(&self) {
+        // Relaxed: a flag that publishes nothing; who takes the demand that is recorded after it sees it.
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Looked at before each call of a consumer.
+    fn is_closed(&self) -> bool {
+        // Relaxed: as above.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The consumers, as long as the subscription is open.
+    fn open_slots(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().take_while(|_| !self.is_closed())
     }
 }
 
@@ -94,7 +114,6 @@ pub(crate) struct Dispatch {
     reading: Option<i64>,
     /// Room for the next read.
     buffer: Vec<Message>,
-    closed: bool,
     told_end: bool,
 }
 
@@ -106,11 +125,10 @@ impl Dispatch {
             mode,
             outlets,
             read_batch: read_batch.max(1),
-            max_held,
+            max_held: max_held.max(1),
             held: 0,
             reading: None,
             buffer: Vec::new(),
-            closed: false,
             told_end: false,
         }
     }
@@ -151,10 +169,10 @@ impl Dispatch {
     fn deliver(&mut self) {
         let mut delivered = 0;
         for (slot, outlet) in self.shared.slots.iter().zip(&mut self.outlets) {
-            if !outlet.out.is_empty() {
+            if !outlet.out.is_empty() && !self.shared.is_closed() {
                 delivered += outlet.out.len() as u64;
                 contained(|| slot.consumer.deliver(&mut outlet.out));
-                outlet.out.clear();
+                contained(|| outlet.out.clear());
             }
         }
         // Relaxed, both: statistics, and this owner's alone.
@@ -197,15 +215,25 @@ impl Dispatch {
                 if let Some(entry) = began {
                     self.shared.cursor.seek(entry);
                 }
-                self.shared.slots.iter().for_each(|slot| contained(|| slot.consumer.read_failed(&error)));
+                self.shared.open_slots().for_each(|slot| contained(|| slot.consumer.read_failed(&error)));
             }
         }
     }
 
     fn tell_end(&mut self) {
         if !std::mem::replace(&mut self.told_end, true) {
-            self.shared.slots.iter().for_each(|slot| contained(|| slot.consumer.ended()));
+            self.shared.open_slots().for_each(|slot| contained(|| slot.consumer.ended()));
         }
+    }
+
+    /// Drops the messages that nobody gets any more.
+    fn let_go(&mut self) {
+        let result = self.shared.mailbox.lock().take();
+        let messages = (std::mem::take(&mut self.outlets), std::mem::take(&mut self.buffer));
+        self.held = 0;
+        // Relaxed: a statistic, and this owner's alone.
+        self.shared.held.store(0, Ordering::Relaxed);
+        contained(|| drop((result, messages)));
     }
 }
 
@@ -218,8 +246,9 @@ fn contained(call: impl FnOnce()) {
 
 impl Work for Dispatch {
     fn step(&mut self, turn: &Turn<Self>, demand: Demand) -> Next {
-        if demand.contains(CLOSE) {
-            self.closed = true;
+        if self.shared.is_closed() {
+            self.let_go();
+            return Next::Idle;
         }
         if demand.contains(RESULT) {
             let result = self.shared.mailbox.lock().take();
@@ -233,26 +262,24 @@ impl Work for Dispatch {
         if self.reading.is_some() {
             return Next::Wait;
         }
-        if self.closed {
-            return Next::Idle;
-        }
         self.take_permits();
         self.deliver();
-        match self.wanted() {
-            0 => Next::Idle,
-            most => match self.shared.cursor.wait() {
-                Wait::More => {
+        // Asked for also without permits: who has all messages is told of the end.
+        match self.shared.cursor.wait() {
+            Wait::More => match self.wanted() {
+                0 => Next::Idle,
+                most => {
                     self.read(turn, most);
                     Next::Again
                 }
-                Wait::Waiting => Next::Idle,
-                Wait::Closed => {
-                    if self.held == 0 {
-                        self.tell_end();
-                    }
-                    Next::Idle
-                }
             },
+            Wait::Waiting => Next::Idle,
+            Wait::Closed => {
+                if self.held == 0 {
+                    self.tell_end();
+                }
+                Next::Idle
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Which consumer a key belongs to: fixed, equal ranges of its hash.
 
+use folio_sync::unwind;
+
 use crate::hash::murmur3_32;
 
 /// How many values a hash has.
@@ -22,8 +24,14 @@ impl Selector {
     }
 
     /// The consumer of the key that is in this payload.
+    ///
+    /// One whose key cannot be found, since that panics, counts as having an empty one.
     pub(crate) fn select(&self, payload: &[u8]) -> usize {
-        (slot((self.key_of)(payload)) * self.consumers / SLOTS) as usize
+        let key = unwind::catch(|| (self.key_of)(payload)).unwrap_or_else(|payload| {
+            unwind::discard(payload);
+            &[]
+        });
+        (slot(key) * self.consumers / SLOTS) as usize
     }
 }
 

@@ -41,9 +41,9 @@ pub struct SubscriptionOptions {
     pub kind: Kind,
     /// Where it begins.
     pub start: Start,
-    /// How many messages are read at a time, at most; 1,000 by default.
+    /// How many messages are read at a time, at most; 1,000 by default, and at least 1.
     pub read_batch: usize,
-    /// How many messages may be held for consumers without permits before nothing more is read; 20,000 by default.
+    /// How many messages may be held for consumers without permits before nothing more is read; 20,000 by default, and at least 1.
     pub max_held: usize,
 }
 
@@ -133,6 +133,8 @@ impl Subscription {
         let dispatch = Dispatch::new(Arc::clone(&shared), mode, options.read_batch, options.max_held);
         let turn = Turn::builder(dispatch).yield_to(Arc::clone(&executor));
         *notifier.target.lock() = Some(Target { turn: turn.clone(), executor });
+        // From then on the cursor tells of what comes, be it the end.
+        demand(&turn, &*shared.executor, MORE);
         Self { shared, turn, notifier }
     }
 
@@ -173,8 +175,9 @@ impl Subscription {
         self.shared.cursor.mark_deleted()
     }
 
-    /// Ends it: what is being delivered at this moment is the last.
+    /// Ends it: what a consumer is being given at this moment is the last, and what was held is dropped.
     pub fn close(&self) {
+        self.shared.close();
         // The listener would keep the dispatcher alive.
         let target = self.notifier.target.lock().take();
         drop(target);
