@@ -1,4 +1,4 @@
-//! The keys in the eviction queue when their pages go: behind a page that stays, at a place where a page comes again, while a remover stands.
+//! The eviction queue's keys when their pages go, or are walked in two parts; what a batch is charged.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
     clippy::disallowed_types,
@@ -11,7 +11,8 @@ mod common;
 
 use std::thread;
 
-use common::{Scene, options};
+use common::{Scene, at, options};
+use folio_cache::Reason;
 use folio_sync::test_util::pause::{Stop, When};
 
 /// I23: keys that the evictor has taken over go with their pages, too, also behind a page that has not expired.
@@ -67,4 +68,37 @@ fn an_evictor_takes_out_the_sealed_page_that_it_meets() {
         });
         scene.assert_empty();
     }
+}
+
+/// I20: a page that a pass by size begins in its middle is walked once a round, in two parts.
+#[test]
+fn a_page_begun_in_its_middle_is_walked_once_a_round() {
+    let scene = Scene::with(options(1, false), 8_192);
+    scene.put((1, 0), 1);
+    for entry in [1, 2] {
+        scene.put_at((1, entry), 1, 1, 1);
+    }
+    assert_eq!(scene.evict_weight(1, 2), (1, 1), "the first entry, and the next pass begins after it");
+    scene.put((1, 0), 1);
+    scene.put_at((2, 0), 1, 1, 1);
+    // All that is expected is kept once, the entry before the middle goes, and then the other page's comes first.
+    assert_eq!(scene.evict_weight(2, 3), (2, 2));
+    assert_eq!(scene.found(..), [(1, 1), (1, 2)]);
+    scene.end();
+}
+
+/// I20: a batch is charged by what it has in a page, and what does not fit into the budget is given back.
+#[test]
+fn a_batch_is_charged_page_by_page() {
+    let mut options = options(0, false);
+    options.budget = 100;
+    let scene = Scene::with(options, 8_192);
+    let mut inserter = scene.cache.inserter();
+    let batch = (62..67).map(|entry| ((1, entry), scene.value((1, entry), 30), 0));
+    let refused = inserter.insert_batch(batch, at(1));
+    let refused: Vec<_> = refused.into_iter().map(|refused| (refused.position, refused.reason)).collect();
+    assert_eq!(refused, [((1, 66), Reason::OverBudget)]);
+    assert_eq!((scene.queue.charged_weight(), scene.cache.weight(), scene.cache.len()), (120, 120, 4));
+    drop(inserter);
+    scene.end();
 }
