@@ -96,7 +96,7 @@ pub fn group() -> Group {
         ]);
         Block::new(setting.name(), cases)
     }));
-    blocks.extend(get::blocks::<InArc>(OURS_ARC));
+    blocks.extend(get::blocks::<InArc, InSlot>(OURS_ARC, OURS));
     blocks.push(memory::block());
     blocks.push(floors::scale_block());
     Group { name: "cache", blocks, targets: targets(), floor: Some(floors::scale_floor()) }
