@@ -125,19 +125,11 @@ impl Driver<'_> {
         // Only the first thread plants.
         let mut plant_at = if first == 0 && settings.plant.is_some() { messages / 2 } else { u64::MAX };
         let mut idle = 0;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Acquire) {
             let mut progress = false;
             let mut all_seen = true;
             for producer in &mut producers {
-                let acks = &self.publishes.0[producer.id as usize];
-                let acknowledged = acks.acknowledged.load(Ordering::Acquire);
-                progress |= acknowledged != producer.seen;
-                for sequence in producer.seen..acknowledged {
-                    let at = acks.at_nanos[slot(sequence)].load(Ordering::Relaxed);
-                    let nanos = at.saturating_sub(producer.sent_nanos[slot(sequence)]);
-                    record(&mut latency, nanos);
-                }
-                producer.seen = acknowledged;
+                progress |= self.see(producer, &mut latency);
                 let room = (outstanding - (producer.sent - producer.seen)).min(left);
                 if room > 0 {
                     let now = self.clock.now().as_nanos();
@@ -155,10 +147,10 @@ impl Driver<'_> {
                 all_seen &= producer.seen == producer.sent;
             }
             if left == 0 {
-                self.sent_all.store(true, Ordering::Release);
                 for producer in &mut producers {
                     self.release(producer, None);
                 }
+                self.sent_all.store(true, Ordering::Release);
                 if all_seen {
                     break;
                 }
@@ -166,10 +158,27 @@ impl Driver<'_> {
             idle = if progress { 0 } else { idle + 1 };
             wait(idle);
         }
+        for producer in &mut producers {
+            self.see(producer, &mut latency);
+        }
         Produced {
             keys: producers.into_iter().map(|producer| (producer.id, producer.keys)).collect(),
             latency,
         }
+    }
+
+    /// Sees what was acknowledged; whether there was something.
+    fn see(&self, producer: &mut Producer, latency: &mut Histogram<u64>) -> bool {
+        let acks = &self.publishes.0[producer.id as usize];
+        let acknowledged = acks.acknowledged.load(Ordering::Acquire);
+        // A planted fault has messages acknowledged out of order.
+        let fresh = producer.seen..acknowledged;
+        for sequence in fresh.clone() {
+            let at = acks.at_nanos[slot(sequence)].load(Ordering::Relaxed);
+            record(latency, at.saturating_sub(producer.sent_nanos[slot(sequence)]));
+        }
+        producer.seen = producer.seen.max(acknowledged);
+        !fresh.is_empty()
     }
 
     fn send(&self, producer: &mut Producer, now: u64, plant: Option<Plant>) {

@@ -91,7 +91,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
             .collect();
         let sending;
         (samples, sending, stalled) = watch(settings, &topic, &clients, began, &sent_all);
-        stop.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Release);
         let produced: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
         (produced, sending)
     });
@@ -145,6 +145,9 @@ fn check(settings: &Settings) -> Result<(), RunError> {
     }
     if settings.producer_threads == 0 || settings.consumer_threads == 0 || settings.receive_queue == 0 {
         return wrong("a run needs threads, and consumers a receive queue");
+    }
+    if settings.producer_threads > settings.producers as usize {
+        return wrong("a thread of producers needs a producer");
     }
     if settings.scenario == Scenario::ReadCompletionIsolation && settings.consumers != 1 {
         return wrong("an exclusive subscription has one consumer");
@@ -252,13 +255,15 @@ fn watch(
     loop {
         // The state of things is looked at more often than it is sampled, so that the end is seen when it comes.
         thread::sleep(Duration::from_millis(5));
-        let published = u64::try_from(topic.ledger().confirmed()).unwrap_or(0);
-        let received = clients.iter().map(|client| client.received()).sum();
         let at = began.elapsed().as_secs_f64();
         if sending.is_none() && sent_all.iter().all(|flag| flag.load(Ordering::Acquire)) {
             sending = Some(at);
         }
-        let ended = sending.is_some() && received >= settings.messages;
+        // In this order: once all is sent and nothing is queued, no more is published.
+        let all_published = sending.is_some() && topic.ledger().queued() == 0;
+        let published = u64::try_from(topic.ledger().confirmed()).unwrap_or(0);
+        let received = clients.iter().map(|client| client.received()).sum();
+        let ended = all_published && received >= published;
         if Instant::now() >= next || ended {
             next += EVERY;
             samples.push(Sample { at, published, received });
@@ -274,7 +279,7 @@ fn watch(
         if ended || stalled {
             return (samples, sending.unwrap_or(at), stalled);
         }
-        // A message that is lost never arrives: once all is sent and published, a moment without progress is the end.
+        // A message that was published and lost never arrives: once all is sent, a moment without progress is the end.
         if sending.is_some() && progress.1.elapsed() > Duration::from_secs(1) {
             return (samples, sending.unwrap_or(at), false);
         }
