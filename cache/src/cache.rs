@@ -211,10 +211,10 @@ impl<V> RangeCache<V> {
 
     /// The weight of the entries of which reads are still expected: a walk over all entries.
     pub fn expected_weight(&self) -> u64 {
-        let mut weight = 0;
+        let mut weight = 0_u64;
         self.core.visit_range(Span::ALL, |_, entry| {
             if entry.expected() > 0 {
-                weight += entry.weight;
+                weight = weight.saturating_add(entry.weight);
             }
         });
         weight

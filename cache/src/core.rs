@@ -21,14 +21,15 @@ mod models;
 pub struct Removed {
     /// Entries that this call removed.
     pub entries: u64,
-    /// The sum of their weights.
+    /// The sum of their weights; at most `u64::MAX`.
     pub weight: u64,
 }
 
 impl Removed {
     pub(crate) fn add(&mut self, other: Self) {
         self.entries += other.entries;
-        self.weight += other.weight;
+        // What was removed first may be there again, and be removed again.
+        self.weight = self.weight.saturating_add(other.weight);
     }
 
     fn of<'a, V: 'a>(values: impl Iterator<Item = &'a Entry<V>>) -> Self {

@@ -87,7 +87,7 @@ impl<V> Shared<V> {
                 };
                 let removed = core.remove(&page, remove, &mut out);
                 evicted.entries += removed.entries;
-                evicted.weight += removed.weight;
+                evicted.weight = evicted.weight.saturating_add(removed.weight);
                 idle &= removed.entries == 0 && !requeued;
                 if self.queue_again(&mut fifo, &core, &page, queued, goal, resume) {
                     keys += 1;
@@ -141,7 +141,7 @@ impl<V> Shared<V> {
             due |= 1 << slot;
             if !entry.requeue(max_requeues, extend, now) {
                 remove |= 1 << slot;
-                freed += entry.weight;
+                freed = freed.saturating_add(entry.weight);
             }
         };
         step!("eviction.judge", core.read_and_keep(page, decide, left));
@@ -174,7 +174,8 @@ impl<V> Shared<V> {
             None if first_part => fifo.0.push_back(Queued { key, from: 0, until: from }),
             None => fifo.0.push_back(Queued::whole(key)),
         }
-        first_part
+        // Others took what this walk had decided on, if the pass is not done now: then the rest is still to be walked.
+        first_part || resume.is_some()
     }
 
     /// Takes over the keys that were left since the last pass: the first one of each page that is still there.
