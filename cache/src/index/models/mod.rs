@@ -88,6 +88,13 @@ impl Shelf {
         self.settle(page, page.page.give_back(1));
     }
 
+    /// Gives a reservation back in each of these.
+    fn close_all(&self, pages: impl IntoIterator<Item = Owned<Tracked<u32>>>) {
+        for page in pages {
+            self.close(&page);
+        }
+    }
+
     fn settle(&self, page: &Linked<Tracked<u32>>, fate: Fate) {
         if fate == Fate::Sealed {
             self.0.unlink(page);
@@ -191,6 +198,13 @@ impl Shelf {
 fn spawn(shelf: &Arc<Shelf>, body: impl FnOnce(&Shelf) + Send + 'static) -> JoinHandle<()> {
     let shelf = Arc::clone(shelf);
     thread::spawn(move || body(&shelf))
+}
+
+/// Waits for threads to end.
+fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 /// Pages, each with its leaf, of regions whose way begins as that of region 0 of ledger 1, which is the first; each is linked below the ones

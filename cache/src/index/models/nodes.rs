@@ -1,8 +1,9 @@
 //! Leaves and heads: linked, entered, sealed, put back and used again while others stand in them.
 
-use folio_sync::test_util::model;
+use folio_sync::test_util::{Model, model};
 
 use super::*;
+use crate::index::unlink_node;
 
 /// A page of the first leaf of region 0 of ledger 1, its neighbour there, and a page of the region's other leaf.
 const AT: PageKey = key(0);
@@ -13,17 +14,17 @@ const BESIDE: PageKey = key(4);
 const ELSEWHERE: PageKey = key(8);
 const BESIDE_ELSEWHERE: PageKey = key(12);
 
-/// Keeps the heads of both regions.
-fn with_heads() -> (Arc<Shelf>, [Owned<Tracked<u32>>; 2]) {
+/// A shelf whose heads stay until these pages are closed.
+fn with<const N: usize>(keys: [PageKey; N]) -> (Arc<Shelf>, [Owned<Tracked<u32>>; N]) {
     let shelf = Shelf::new();
-    let beside = [BESIDE, BESIDE_ELSEWHERE].map(|key| shelf.open(key));
-    (shelf, beside)
+    let pages = keys.map(|key| shelf.open(key));
+    (shelf, pages)
 }
 
 /// I13: two inserters link a page each, in a leaf and a head that neither finds.
 #[test]
 fn page_leaf_and_head_linked_at_once() {
-    model("two inserters link page, leaf and head", || {
+    Model::new("two inserters link page, leaf and head").at_every_step().check(|| {
         let shelf = Shelf::new();
         let inserts = spawn(&shelf, |shelf| assert!(shelf.insert(AT, 0, 7)));
         let page = shelf.open(NEIGHBOUR);
@@ -40,7 +41,7 @@ fn page_leaf_and_head_linked_at_once() {
 /// I13: two inserters link the same page, of which there is one then.
 #[test]
 fn one_page_linked_at_once() {
-    model("two inserters link one page", || {
+    Model::new("two inserters link one page").at_every_step().check(|| {
         let shelf = Shelf::new();
         let opens = spawn(&shelf, |shelf| drop(shelf.open(AT)));
         let page = shelf.open(AT);
@@ -54,15 +55,15 @@ fn one_page_linked_at_once() {
 /// I13: a leaf loses its last page while another one is to be linked in it.
 #[test]
 fn leaf_sealed_under_an_inserter() {
-    model("leaf sealed, insert into it", || {
-        let (shelf, beside) = with_heads();
+    Model::new("leaf sealed, insert into it").at_every_step().check(|| {
+        let (shelf, beside) = with([BESIDE]);
         let page = shelf.open(AT);
         let inserts = spawn(&shelf, |shelf| assert!(shelf.insert(NEIGHBOUR, 0, 7)));
         shelf.close(&page);
         inserts.join().unwrap();
         assert_eq!(shelf.get(NEIGHBOUR, 0), Some(7), "what was inserted is found");
         assert_eq!(shelf.remove(NEIGHBOUR, 1), 1);
-        beside.iter().for_each(|page| shelf.close(page));
+        shelf.close_all(beside);
         shelf.end();
     });
 }
@@ -71,7 +72,7 @@ fn leaf_sealed_under_an_inserter() {
 #[test]
 fn sealed_leaf_two_helpers() {
     model("sealed leaf, two helpers", || {
-        let (shelf, beside) = with_heads();
+        let (shelf, beside) = with([BESIDE]);
         let (leaf, head, at) = {
             let page = shelf.open(AT);
             let leaf = shelf.0.leaves.get(page.leaf);
@@ -80,15 +81,17 @@ fn sealed_leaf_two_helpers() {
             let (head, at) = leaf.place();
             (leaf.leave(page.leaf).unwrap(), head, at)
         };
-        let pages = [AT, NEIGHBOUR].map(|key| spawn(&shelf, move |shelf| drop(shelf.open(key))));
+        let helpers = [AT, NEIGHBOUR].map(|key| {
+            let fresh = page(key);
+            spawn(&shelf, move |shelf| assert!(matches!(shelf.0.link(fresh), Link::Linked(_))))
+        });
         shelf.0.unlink_leaf(leaf, head, at);
-        pages.into_iter().for_each(|page| page.join().unwrap());
-        assert_eq!(shelf.audit(), 4);
+        join(helpers);
+        assert_eq!(shelf.audit(), 3);
         for key in [AT, NEIGHBOUR] {
-            let page = shelf.0.find(key).unwrap();
-            shelf.close(&page);
+            shelf.close(&shelf.0.find(key).expect("what was linked is found"));
         }
-        beside.iter().for_each(|page| shelf.close(page));
+        shelf.close_all(beside);
         shelf.end();
     });
 }
@@ -96,8 +99,8 @@ fn sealed_leaf_two_helpers() {
 /// I14: a leaf is used again, for another region, while a reader stands in it: the reader misses.
 #[test]
 fn leaf_reused_under_a_reader() {
-    model("leaf re-used under a reader", || {
-        let (shelf, beside) = with_heads();
+    Model::new("leaf re-used under a reader").at_every_step().check(|| {
+        let (shelf, beside) = with([BESIDE, BESIDE_ELSEWHERE]);
         let page = shelf.open(AT);
         let reads = spawn(&shelf, |shelf| shelf.look(AT));
         shelf.close(&page);
@@ -105,7 +108,7 @@ fn leaf_reused_under_a_reader() {
         assert_eq!(page.leaf, elsewhere.leaf, "the leaf is used again");
         reads.join().unwrap();
         shelf.close(&elsewhere);
-        beside.iter().for_each(|page| shelf.close(page));
+        shelf.close_all(beside);
         shelf.end();
     });
 }
@@ -114,7 +117,7 @@ fn leaf_reused_under_a_reader() {
 #[test]
 fn leaf_reused_under_an_inserter() {
     model("leaf re-used under an inserter", || {
-        let (shelf, beside) = with_heads();
+        let (shelf, beside) = with([BESIDE, BESIDE_ELSEWHERE]);
         let page = shelf.open(AT);
         let inserts = spawn(&shelf, |shelf| drop(shelf.open(NEIGHBOUR)));
         shelf.close(&page);
@@ -123,7 +126,7 @@ fn leaf_reused_under_an_inserter() {
         let page = shelf.0.find(NEIGHBOUR).expect("what was inserted is found");
         shelf.close(&page);
         shelf.close(&elsewhere);
-        beside.iter().for_each(|page| shelf.close(page));
+        shelf.close_all(beside);
         drop(page);
         shelf.end();
     });
@@ -132,7 +135,7 @@ fn leaf_reused_under_an_inserter() {
 /// I13: two regions whose way begins with the same word get their heads at once: one comes to stand below the other.
 #[test]
 fn two_heads_one_word() {
-    model("two inserters link heads at one word", || {
+    Model::new("two inserters link heads at one word").at_every_step().check(|| {
         let shelf = Shelf::new();
         let [one, other] = below_each_other();
         let opens = spawn(&shelf, move |shelf| drop(shelf.open(one)));
@@ -149,18 +152,22 @@ fn two_heads_one_word() {
 /// I13, I14: a head that has another one below it loses its last leaf: it stays, and who goes through it finds what is below.
 #[test]
 fn head_with_another_below_it() {
-    model("a head without leaves keeps the one below", || {
+    Model::new("a head without leaves keeps the one below").at_every_step().check(|| {
         let shelf = Shelf::new();
         let [above, below] = below_each_other();
         let upper = shelf.open(above);
         let lower = shelf.open(below);
-        let reads = spawn(&shelf, move |shelf| assert!(shelf.has(below), "what stays is found"));
-        let opens = spawn(&shelf, move |shelf| drop(shelf.open(below)));
+        let goes_through = spawn(&shelf, move |shelf| {
+            assert!(shelf.has(below), "what stays is found");
+            let beside = PageKey { number: below.number + 1, ..below };
+            assert!(matches!(shelf.0.link(page(beside)), Link::Linked(_)));
+        });
         shelf.close(&upper);
-        reads.join().unwrap();
-        opens.join().unwrap();
-        assert_eq!(shelf.audit(), 1);
-        (0..2).for_each(|_| shelf.close(&lower));
+        goes_through.join().unwrap();
+        assert_eq!(shelf.audit(), 2);
+        let beside = PageKey { number: below.number + 1, ..below };
+        shelf.close(&shelf.0.find(beside).expect("what was linked is found"));
+        shelf.close(&lower);
         shelf.end();
     });
 }
@@ -185,31 +192,32 @@ fn two_heads_go_at_once() {
     });
 }
 
-/// I13: a head is sealed and its sealer comes late to take it out: an inserter of another region that stood below takes it out instead.
+/// I13: a head below another one is sealed and its sealer comes late to take it out: an inserter whose way goes there takes it out instead.
 #[test]
 fn sealed_head_two_helpers() {
     model("sealed head, two helpers", || {
-        let shelf = Shelf::new();
-        let [above, below] = below_each_other();
-        let head = {
-            let page = shelf.open(above);
+        let [above, below, further] = below_each_other();
+        let (shelf, upper) = with([above]);
+        let (head, parent, at) = {
+            let page = shelf.open(below);
             let leaf = shelf.0.leaves.get(page.leaf);
             assert_eq!(page.page.give_back(1), Fate::Sealed);
-            assert!(page.unlink(&leaf.words[above.page_at()]));
+            assert!(page.unlink(&leaf.words[below.page_at()]));
             let (head, at) = leaf.place();
             let leaf = leaf.leave(page.leaf).unwrap();
-            assert!(super::super::unlink_node(&shelf.0.heads.get(head).words[at], leaf));
+            assert!(unlink_node(&shelf.0.heads.get(head).words[at], leaf));
             Node::put(&shelf.0.leaves, leaf);
-            shelf.0.heads.get(head).leave(head).unwrap()
+            let (parent, at) = shelf.0.heads.get(head).place();
+            (shelf.0.heads.get(head).leave(head).unwrap(), parent, at)
         };
-        let opens = spawn(&shelf, move |shelf| drop(shelf.open(below)));
-        let (parent, at) = (ROOT, Path::to((above.ledger, above.region())).first());
+        let opens = spawn(&shelf, move |shelf| drop(shelf.open(further)));
         shelf.0.unlink_head(head, parent, at);
-        let page = shelf.open(above);
+        let page = shelf.open(below);
         opens.join().unwrap();
-        assert_eq!(shelf.audit(), 2);
+        assert_eq!(shelf.audit(), 3);
         shelf.close(&page);
-        shelf.close(&shelf.0.find(below).expect("what was inserted is found"));
+        shelf.close(&shelf.0.find(further).expect("what was inserted is found"));
+        shelf.close(&upper[0]);
         shelf.end();
     });
 }

@@ -2,7 +2,7 @@
 
 use folio_sync::atomic::AtomicU32;
 use folio_sync::cell::UnsafeCell;
-use folio_sync::test_util::{Tracked, model};
+use folio_sync::test_util::{Model, Tracked, model};
 use folio_sync::{Arc, thread};
 
 use crate::index::{Pool, Pooled};
@@ -51,7 +51,9 @@ fn take(pool: &Pool<Item>) -> (u32, u32) {
 fn with_unused(count: usize) -> Arc<Pool<Item>> {
     let pool = Arc::new(Pool::new());
     let taken: Vec<_> = (0..count).map(|_| take(&pool).0).collect();
-    taken.into_iter().for_each(|number| pool.put(number));
+    for number in taken {
+        pool.put(number);
+    }
     pool
 }
 
@@ -91,7 +93,7 @@ fn growth_under_two_takers() {
 /// A take reads which node is next, and others take both and put the first one back: it must not take from what it read.
 #[test]
 fn free_list_is_not_deceived() {
-    model("take, take, put against a take", || {
+    Model::new("take, take, put against a take").at_every_step().check(|| {
         let pool = with_unused(3);
         let takes = spawn(&pool, take);
         let (first, _) = take(&pool);
@@ -105,7 +107,7 @@ fn free_list_is_not_deceived() {
 /// What the last user did with a node comes before the next one uses it.
 #[test]
 fn nodes_pass_from_hand_to_hand() {
-    model("two put, one takes", || {
+    Model::new("two put, one takes").at_every_step().check(|| {
         let pool = with_unused(0);
         let taken = [(); 2].map(|()| take(&pool).0);
         let puts = taken.map(|number| {
@@ -115,7 +117,9 @@ fn nodes_pass_from_hand_to_hand() {
             })
         });
         let (mine, _) = take(&pool);
-        puts.into_iter().for_each(|put| put.join().unwrap());
+        for put in puts {
+            put.join().unwrap();
+        }
         check(&pool, &[mine]);
     });
 }
