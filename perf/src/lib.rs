@@ -1,7 +1,7 @@
 //! Performance scenarios of the Folio broker, in one process, with every delivery verified.
 //!
 //! [`run()`] runs one scenario and says what it measured and whether anything was wrong; [`ideas`] runs a scenario with the project's ideas switched
-//! on and off in turns.
+//! on and off in turns; [`stages`] says what each step of a message's way costs.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_types,
@@ -17,6 +17,7 @@ mod producers;
 mod report;
 mod run;
 mod settings;
+pub mod stages;
 pub mod verify;
 mod window;
 

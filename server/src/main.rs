@@ -34,6 +34,12 @@ enum Perf {
     Run(Run),
     /// Run a scenario in turns with and without each of the project's three ideas.
     Ideas(Ideas),
+    /// Say what each stage of a message's way costs, taken one after the other on one thread.
+    Stages {
+        /// Batches of 1,000 messages.
+        #[arg(long, default_value_t = 1_000)]
+        batches: usize,
+    },
     /// List the scenarios.
     List,
 }
@@ -139,6 +145,16 @@ fn main() -> ExitCode {
     let good = match command {
         Perf::Run(options) => run_scenarios(&options),
         Perf::Ideas(options) => ideas(&options),
+        Perf::Stages { batches } => match folio_perf::stages::stages(batches.max(10)) {
+            Ok(stages) => {
+                println!("{stages}");
+                Ok(true)
+            }
+            Err(why) => {
+                eprintln!("folio: {why}");
+                Ok(false)
+            }
+        },
         Perf::List => {
             for scenario in Scenario::ALL {
                 println!("{scenario}");
