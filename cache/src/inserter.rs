@@ -230,6 +230,16 @@ impl<V: Weigh> Inserter<V> {
         batch: impl IntoIterator<Item = (Position, V, u32)>,
         now: Instant,
     ) -> Vec<NotInserted<V>> {
+        let batch_end = BatchEnd(self);
+        batch_end.0.insert_pages(batch, now)
+    }
+
+    /// Inserts a batch, page by page.
+    fn insert_pages(
+        &mut self,
+        batch: impl IntoIterator<Item = (Position, V, u32)>,
+        now: Instant,
+    ) -> Vec<NotInserted<V>> {
         let mut refused = Vec::new();
         let mut values = Values::new();
         let mut page = None;
@@ -272,6 +282,15 @@ impl<V: Weigh> Inserter<V> {
             refused.extend(values.take(slot).map(|entry| self.refuse(linked, slot, entry)));
         }
         self.keep_credit();
+    }
+}
+
+/// The end of a batch, also by a panic of its iterator: what entries weigh that were dropped is not kept as credit.
+struct BatchEnd<'a, V>(&'a mut Inserter<V>);
+
+impl<V> Drop for BatchEnd<'_, V> {
+    fn drop(&mut self) {
+        self.0.keep_credit();
     }
 }
 

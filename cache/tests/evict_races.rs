@@ -1,4 +1,4 @@
-//! What a pass and a removal report when others act in between.
+//! What a pass, a removal and a batch come to when something comes between.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
     clippy::disallowed_types,
@@ -10,6 +10,7 @@
 use folio_cache::{EvictionOptions, EvictionQueue, RangeCache, Weigh};
 use folio_sync::test_util::pause::{Stop, When};
 use folio_sync::time::Instant;
+use folio_sync::unwind;
 
 const NOW: Instant = Instant::ORIGIN;
 
@@ -60,5 +61,22 @@ fn a_removal_that_meets_the_greatest_weight_again_and_again_tells_the_greatest()
     cache.insert((1, 0), again, 0, NOW).unwrap();
     let removed = cache.clear();
     assert_eq!((removed.entries, removed.weight), (2, u64::MAX));
+    assert_eq!((cache.weight(), queue.charged_weight()), (0, 0));
+}
+
+#[test]
+fn what_a_batch_weighs_whose_iterator_panics_is_not_kept_as_credit() {
+    let queue = EvictionQueue::default();
+    let cache = RangeCache::new(&queue);
+    let mut inserter = cache.inserter();
+    let batch = (0..10).map(|entry| {
+        assert!(entry < 9, "the last one");
+        ((1, entry), Heavy(100 << 20, None), 0)
+    });
+    let panicked = unwind::catch(|| inserter.insert_batch(batch, NOW)).unwrap_err();
+    assert_eq!(unwind::message(&*panicked), "the last one");
+    assert!(cache.is_empty());
+    assert!(queue.charged_weight() <= 64 << 10, "{}", queue.charged_weight());
+    drop(inserter);
     assert_eq!((cache.weight(), queue.charged_weight()), (0, 0));
 }
