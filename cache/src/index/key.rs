@@ -87,7 +87,9 @@ impl Path {
     #[inline]
     #[expect(clippy::cast_sign_loss, reason = "only the bits count")]
     pub(super) fn to((ledger, region): (i64, i64)) -> Self {
-        let mixed = (ledger as u64 ^ (region as u64).rotate_left(32)).wrapping_mul(MIX);
+        // One after the other: regions whose ledgers differ as they do have ways of their own.
+        let mixed = (ledger as u64).wrapping_mul(MIX);
+        let mixed = (mixed ^ mixed >> 32 ^ region as u64).wrapping_mul(MIX);
         Self((mixed ^ mixed >> 32).wrapping_mul(MIX))
     }
 
@@ -102,5 +104,33 @@ impl Path {
     pub(super) fn next(&mut self) -> usize {
         self.0 = (self.0 ^ self.0 >> 29).wrapping_mul(MIX).wrapping_add(1);
         FURTHER + (self.0 >> (64 - HEAD_BITS)) as usize
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn regions_that_differ_as_their_ledgers_do_have_ways_of_their_own() {
+        let all: [fn(i64) -> (i64, i64); 6] = [
+            |at| (at, 0),
+            |at| (1, -at),
+            |at| (at << 32, at),
+            |at| (at, at << 32),
+            |at| (at, at),
+            |at| ((at & 31) << 32, at >> 5),
+        ];
+        for of in all {
+            let ways: BTreeSet<_> = (0..1024)
+                .map(|at| {
+                    let mut path = Path::to(of(at));
+                    (path.first(), path.next(), path.next())
+                })
+                .collect();
+            assert!(ways.len() > 1000, "{} of 65536 ways for 1024 regions", ways.len());
+        }
     }
 }
