@@ -150,7 +150,7 @@ impl LogStorage for MemoryStorage {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 

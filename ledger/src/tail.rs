@@ -3,6 +3,9 @@
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::step;
 
+#[cfg(all(test, loom))]
+mod models;
+
 /// The cursor's reader wants to be told when there is more.
 const WAITING: u64 = 1;
 /// There will be no more.
