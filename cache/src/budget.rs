@@ -12,6 +12,9 @@ const MOST_CREDIT: u64 = 64 << 10;
 /// Which part of the budget it takes at most.
 const CREDIT_SHARE: u64 = 4096;
 
+/// Which part of the budget all of them take together, about.
+const ALL_CREDIT_SHARE: u64 = 16;
+
 /// Counters and settings that all caches of a manager share; numbers that publish nothing, hence Relaxed everywhere.
 pub(crate) struct Budget {
     /// Weight of all entries, removed ones that are not dropped yet, and credit that was taken and not used.
@@ -20,6 +23,8 @@ pub(crate) struct Budget {
     charged: CachePadded<AtomicU64>,
     /// Linked pages.
     pages: CachePadded<AtomicU64>,
+    /// Live inserters.
+    inserters: CachePadded<AtomicU64>,
     /// How many pages were ever made: the last birth number.
     births: CachePadded<AtomicU64>,
     /// Inserts given back.
@@ -35,6 +40,7 @@ impl Budget {
         Self {
             charged: CachePadded::new(AtomicU64::new(0)),
             pages: CachePadded::new(AtomicU64::new(0)),
+            inserters: CachePadded::new(AtomicU64::new(0)),
             births: CachePadded::new(AtomicU64::new(0)),
             refused: CachePadded::new(AtomicU64::new(0)),
             limit: AtomicU64::new(options.budget),
@@ -45,8 +51,20 @@ impl Budget {
 
     /// How much weight an inserter may take ahead.
     pub(crate) fn credit(&self) -> u64 {
+        // Relaxed, both: see the type.
+        let budget = self.limit.load(Ordering::Relaxed);
+        let inserters = self.inserters.load(Ordering::Relaxed).max(1);
+        MOST_CREDIT.min(budget / CREDIT_SHARE).min(budget / ALL_CREDIT_SHARE / inserters)
+    }
+
+    pub(crate) fn inserter_came(&self) {
         // Relaxed: see the type.
-        MOST_CREDIT.min(self.limit.load(Ordering::Relaxed) / CREDIT_SHARE)
+        self.inserters.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inserter_went(&self) {
+        // Relaxed: see the type.
+        self.inserters.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Charges what an entry lacks and, if there is room, credit for those to come; how much. None, and counted, when that would go above

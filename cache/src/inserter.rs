@@ -30,7 +30,8 @@ const RUN: u32 = PAGE_SLOTS;
 /// Lock-free.
 ///
 /// # Memory
-/// One allocation for each page that it makes. It is charged for up to 64 KiB more weight than it has inserted, or a 4096th of the budget if that is less.
+/// One allocation for each page that it makes. It is charged for up to 64 KiB more weight than it has inserted; less if that is more than a 4096th of the
+/// budget, or its share of a 16th.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -57,6 +58,7 @@ pub struct Inserter<V> {
 
 impl<V> Inserter<V> {
     pub(crate) fn new(registration: Arc<Registration<V>>) -> Self {
+        registration.core.budget.inserter_came();
         Self { registration, current: None, credit: 0 }
     }
 
@@ -297,6 +299,7 @@ impl<V> Drop for BatchEnd<'_, V> {
 impl<V> Drop for Inserter<V> {
     fn drop(&mut self) {
         self.leave();
+        self.registration.core.budget.inserter_went();
     }
 }
 

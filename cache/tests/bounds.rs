@@ -44,6 +44,24 @@ fn what_refused_entries_weigh_is_not_kept_as_credit() {
     assert_eq!((cache.weight(), queue.charged_weight()), (10, 10));
 }
 
+#[test]
+fn thousands_of_inserters_leave_most_of_the_budget_to_entries() {
+    let mut options = EvictionOptions::default();
+    options.budget = 64 << 20;
+    let queue = EvictionQueue::new(options);
+    let caches: Vec<_> = (0..6_000).map(|_| RangeCache::new(&queue)).collect();
+    let mut inserters: Vec<_> = caches.iter().map(RangeCache::inserter).collect();
+    for entry in 0..3 {
+        for inserter in &mut inserters {
+            inserter.insert((1, entry), Heavy(10), 0, NOW).unwrap();
+        }
+    }
+    assert!(queue.charged_weight() < 180_000 + (64 << 20) / 2, "{}", queue.charged_weight());
+    assert_eq!(queue.refused(), 0);
+    drop(inserters);
+    assert_eq!(queue.charged_weight(), 180_000);
+}
+
 /// I20: however many requeues are allowed, memory pressure wins in the end.
 #[test]
 fn a_limit_of_requeues_beyond_what_is_counted_is_a_limit() {

@@ -38,6 +38,9 @@
 //! | age, count, flag | the entry's words | Relaxed | | numbers, read and written inside the page |
 //!
 //! # Limits
+//! While a pass is stopped, no other one runs: nothing is evicted, and the keys of new pages gather. A pass visits every page that an inserter holds
+//! empty.
+//!
 //! A page is walked when its oldest entry is due; then the others go behind all pages, and are due later than they could be by up to one pass of
 //! the whole queue.
 
@@ -217,7 +220,7 @@ impl<V> EvictionQueue<V> {
         self.0.pass(Goal::Before(before), now)
     }
 
-    /// Evicts until at least this weight was, in the order of the queue; less if there is no more.
+    /// Evicts until at least this weight was, in the order of the queue; less if there is no more, or if another pass went on while destructors ran.
     ///
     /// # Errors
     /// [`EvictError::ZeroWeight`] when no weight is asked for, [`EvictError::Busy`] when another pass is running.
@@ -247,7 +250,7 @@ impl<V> EvictionQueue<V> {
 
     /// What counts towards the budget, in all caches: entries, removed ones that a reader keeps, and credit that inserters took ahead.
     ///
-    /// Credit is at most 64 KiB, or a 4096th of the budget if that is less, for each live inserter.
+    /// Credit is at most 64 KiB for each live inserter; less if that is more than a 4096th of the budget, or its share of a 16th.
     pub fn charged_weight(&self) -> u64 {
         self.0.budget.charged()
     }
