@@ -13,7 +13,7 @@ use std::thread;
 
 use bytes::Bytes;
 use folio_cache::{EvictionOptions, EvictionQueue, RangeCache};
-use folio_sync::time::{Clock, SystemClock};
+use folio_sync::time::Instant;
 
 const LEDGER: i64 = 1;
 const READERS: usize = 3;
@@ -27,10 +27,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     options.budget = BUDGET;
     let queue = EvictionQueue::new(options);
     let cache = RangeCache::new(&queue);
-    let clock = SystemClock::new();
+    let begin = std::time::Instant::now();
+    let now = || Instant::ORIGIN + begin.elapsed();
     let written = AtomicI64::new(0);
     let read: [AtomicI64; READERS] = Default::default();
-    let (mut misses, began) = (0, clock.now());
+    let (mut misses, began) = (0, now());
 
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -40,14 +41,14 @@ fn main() -> Result<(), Box<dyn Error>> {
                     thread::yield_now();
                 }
                 // One that is not taken over is a miss later on; a broker would read it from storage.
-                let _not_cached = tail.insert((LEDGER, entry), Bytes::from(vec![7; 128]), 1, clock.coarse());
+                let _not_cached = tail.insert((LEDGER, entry), Bytes::from(vec![7; 128]), 1, now());
                 // Release: the entry is in the cache before a reader hears of it.
                 written.store(entry + 1, Ordering::Release);
                 if entry % 1024 == 0 {
                     let _another_pass_runs =
-                        queue.evict_before(clock.now() - std::time::Duration::from_secs(1), clock.now());
+                        queue.evict_before(now() - std::time::Duration::from_secs(1), now());
                     if queue.charged_weight() > BUDGET {
-                        let _another_pass_runs = queue.evict_weight(BUDGET / 10, clock.now());
+                        let _another_pass_runs = queue.evict_weight(BUDGET / 10, now());
                     }
                 }
             }
@@ -83,8 +84,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         misses = readers.into_iter().map(|reader| reader.join().unwrap_or(entries)).sum();
     });
 
-    queue.evict_before(clock.now(), clock.now())?;
-    let took = clock.now().since(began);
+    queue.evict_before(now(), now())?;
+    let took = now().since(began);
     println!("{entries} entries, read {READERS} times each, {misses} misses, in {took:.1?}");
     println!("left: {} entries, {} pages, {} keys", cache.len(), cache.pages(), queue.keys());
     Ok(())
