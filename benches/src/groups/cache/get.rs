@@ -1,10 +1,10 @@
 //! Looking single entries up.
 //!
 //! *Get*: a million cached entries, looked up in random order by one thread, so that the entry is seldom in a near cache: with that many
-//! the peers need about what the reference machine needed, with a tenth of them much less. *Threads*: 1,024 pages of 64 entries are shared out to the
-//! threads, each of which looks up what is in its own pages: neighbouring pages go to one thread, or, in the rows called interleaved, to
-//! different ones. *Beside a writer*: the time of single lookups, clock included, while another thread inserts at the tail and trims;
-//! no target.
+//! the peers need about what the reference machine needed, with a tenth of them much less. *Threads*: each thread looks up what is in 64
+//! pages of its own, of the 1,024 that are cached, so that one thread has as much to keep near as each of many. They are neighbours, or,
+//! in the rows called interleaved, the pages beside them are those of the other threads. *Beside a writer*: the time of single lookups, clock
+//! included, while another thread inserts at the tail and trims; no target.
 //!
 //! The values are an `Arc` of an entry, but for one row of ours that has the buffer in the slot, which is not judged. A lookup clones and
 //! drops the value.
@@ -76,6 +76,9 @@ fn fill<C: Tested>(entries: u64) -> C {
 const PAGE: u64 = 64;
 const PAGES: u64 = 1_024;
 
+/// Pages that a thread looks into.
+const OWN: u64 = 64;
+
 /// Threads that look up, and whose pages are whose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Threads {
@@ -105,11 +108,10 @@ impl Threads {
     }
 
     fn look_up<C: Tested>(self, cache: &C, thread: u64, gets: u64) {
-        let own = PAGES / self.threads;
         let mut random = Random::new(100 + thread);
         for _ in 0..gets {
-            let page = random.below(own);
-            let page = if self.interleaved { page * self.threads + thread } else { thread * own + page };
+            let page = random.below(OWN);
+            let page = if self.interleaved { page * self.threads + thread } else { thread * OWN + page };
             let found = cache.get(numbered(page * PAGE + random.below(PAGE)));
             assert!(found.is_some(), "everything is cached");
             black_box(found);
