@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     options.budget = BUDGET;
     let queue = EvictionQueue::new(options);
     let cache = RangeCache::new(&queue);
-    let begin = std::time::Instant::now();
-    let now = || Instant::ORIGIN + begin.elapsed();
+    let origin = std::time::Instant::now();
+    let now = || Instant::ORIGIN + origin.elapsed();
     let written = AtomicI64::new(0);
     let read: [AtomicI64; READERS] = Default::default();
     let (mut misses, began) = (0, now());
