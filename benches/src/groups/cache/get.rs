@@ -76,6 +76,9 @@ fn fill<C: Tested>(entries: u64) -> C {
 const PAGE: u64 = 64;
 const PAGES: u64 = 1_024;
 
+/// Lookups of all threads in a full trial: many for each, since a thread begins with nothing near.
+const GETS_OF_ALL: u64 = 1_600_000;
+
 /// Pages that a thread looks into.
 const OWN: u64 = 64;
 
@@ -98,7 +101,7 @@ impl Threads {
         let mut filled: Option<C> = None;
         Case::new(Self::case_name(name, self.threads), move |effort| {
             let cache = &*filled.get_or_insert_with(|| fill(PAGE * PAGES));
-            let each = effort.scale(GETS) / self.threads;
+            let each = effort.scale(GETS_OF_ALL) / self.threads;
             let body = |thread: u64| move || self.look_up(cache, thread, each);
             together(
                 each * self.threads,
