@@ -245,7 +245,7 @@ impl<V> RangeCache<V> {
         self.core.pages()
     }
 
-    /// Bytes of the index beside the pages; as many as were ever needed at a time.
+    /// Bytes of the index beside the pages; as many as were ever needed at a time, and about a quarter more.
     pub fn index_bytes(&self) -> usize {
         self.core.index.bytes()
     }

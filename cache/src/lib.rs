@@ -30,7 +30,8 @@
 //! once: by that remover, or, if somebody is reading in its page, by the last one to leave.
 //!
 //! *Memory.* A page is allocated for 64 consecutive ids and freed when its last entry has gone and no inserter stays in it. Nothing is allocated for
-//! an entry. The index keeps nodes of about 550 bytes for 4,096 ids up to the most that were ever needed at a time.
+//! an entry. The index keeps nodes of about 550 bytes for 4,096 ids up to the most that were ever needed at a time, and about a
+//! quarter more.
 //!
 //! *Accounting.* The weight is never below what is there. It is above by at most the credit of live inserters, and exact once they have left.
 //!

@@ -9,7 +9,8 @@
 //! *Order.* A walk meets the pages of its range in order, each at most once, and every page that is linked from its begin to its end. A miss is an
 //! answer: nothing was there at some moment of the call.
 //!
-//! *Memory.* No page is kept. Nodes are kept up to the most that were ever in use at a time, used again, and freed with the index.
+//! *Memory.* No page is kept. Nodes are kept up to the most that were ever in use at a time, and about a quarter more; they are used again, and freed with the
+//! index.
 //!
 //! # Protocol
 //! A *leaf* has a word for each page of 4,096 consecutive entry ids. A *head* has a word for each of the 32 leaves of its *region*, and 32 for other

@@ -5,7 +5,7 @@ use std::ptr;
 use folio_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use folio_sync::step;
 
-use crate::size::{CHUNKS, FIRST_CHUNK_BITS};
+use crate::size::CHUNKS;
 
 /// What a pool holds: it can be linked to another one while it is not in use.
 pub(crate) trait Pooled: Default + Sync {
@@ -15,7 +15,8 @@ pub(crate) trait Pooled: Default + Sync {
 
 /// Nodes, known by numbers from 1 on.
 ///
-/// A chunk twice as large as the one before is allocated when no node is left, so that pointers to nodes hold as long as the pool.
+/// A further chunk is allocated when no node is left, so that pointers to nodes hold as long as the pool. Its size is about a quarter of what is
+/// there.
 pub(crate) struct Pool<N> {
     /// Each allocated by who first needs a node of it, and set once.
     chunks: [AtomicPtr<N>; CHUNKS],
@@ -42,16 +43,20 @@ pub(crate) const fn halves(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
+/// Chunks of one size, as a power of two: together they have as many nodes as all before them.
+const ALIKE_BITS: u32 = 2;
+
 /// Which chunk a node is in, and where.
 const fn place(number: u32) -> (usize, usize) {
-    let shifted = number - 1 + (1 << FIRST_CHUNK_BITS);
-    let chunk = shifted.ilog2();
-    ((chunk - FIRST_CHUNK_BITS) as usize, (shifted - (1 << chunk)) as usize)
+    let shifted = number - 1 + (1 << ALIKE_BITS);
+    let len_bits = shifted.ilog2() - ALIKE_BITS;
+    let chunk = (len_bits << ALIKE_BITS) + (shifted >> len_bits) - (1 << ALIKE_BITS);
+    (chunk as usize, (shifted & ((1 << len_bits) - 1)) as usize)
 }
 
 /// How many nodes a chunk has.
 const fn chunk_len(chunk: usize) -> usize {
-    1 << (FIRST_CHUNK_BITS as usize + chunk)
+    1 << (chunk >> ALIKE_BITS)
 }
 
 impl<N: Pooled> Pool<N> {
@@ -189,5 +194,24 @@ impl<N: Pooled> Pool<N> {
             number = self.get(number).next().load(Ordering::Relaxed);
         }
         (unused, used)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_fill_one_chunk_after_the_other_and_chunks_grow_with_what_is_there() {
+        let (mut chunk, mut at, mut before) = (0, 0, 0);
+        for number in 1..=100_000 {
+            if at == chunk_len(chunk) {
+                before += chunk_len(chunk);
+                (chunk, at) = (chunk + 1, 0);
+                assert!(chunk_len(chunk) * 4 <= before + 4, "chunk {chunk}");
+            }
+            assert_eq!(place(number), (chunk, at));
+            at += 1;
+        }
     }
 }
