@@ -62,6 +62,10 @@ fn announcing_racing_the_evictor() {
                 other.insert((1, 1), nothing(), 0, Instant::ORIGIN).unwrap();
                 let Evicted { entries, .. } = evictor.evict_before(LATE, LATE).unwrap();
                 assert!(entries >= 1, "what was inserted can be evicted");
+                assert!(
+                    (2..=3).contains(&evictor.keys()),
+                    "the keys of two pages, and perhaps one that was left twice"
+                );
                 gone = entries + 1;
             }
             (gone, other, evictor, found)

@@ -19,6 +19,9 @@ const READERS: u64 = (1 << READER_BITS) - 1;
 const BIAS: u64 = 1 << 32;
 
 /// A page, with what finds it and what keeps it.
+///
+/// In this order, so that all that a look-up needs beside the value is in one cache line.
+#[repr(C, align(64))]
 pub(crate) struct Linked<T> {
     /// `BIAS` while the index has it, plus one for each `Owned`, minus one for each `Counted` that left after it was unlinked.
     refs: AtomicU64,
@@ -26,6 +29,7 @@ pub(crate) struct Linked<T> {
     pub(crate) key: PageKey,
     /// A number that no other page of the manager has; never changes.
     pub(crate) birth: u64,
+    pub(crate) page: Page<T>,
     /// The number of its leaf; written by its maker before it is linked.
     pub(super) leaf: u32,
     /// Whether its key is in the eviction queue, or on its way.
@@ -34,11 +38,13 @@ pub(crate) struct Linked<T> {
     pub(crate) adopted: AtomicBool,
     /// Read by who comes here, written by who frees the page: nothing in itself, but models see whether one precedes the other.
     alive: UnsafeCell<()>,
-    pub(crate) page: Page<T>,
 }
 
 // SAFETY: `alive` holds `()`: there is nothing in it that two threads could race for. All else is shared as the page is.
 unsafe impl<T: Send + Sync> Sync for Linked<T> {}
+
+const _: () =
+    assert!(cfg!(any(loom, shuttle)) || std::mem::offset_of!(Linked<u64>, page) == 32, "half a cache line");
 
 /// The address part of a word.
 #[inline]

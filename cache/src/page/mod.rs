@@ -117,6 +117,7 @@ pub trait Owner<T> {
 /// A fixed number of slots: 64.
 ///
 /// See the [module](self) for what it promises.
+#[repr(C)]
 pub struct Page<T> {
     /// Claimed slots and unused reservations.
     life: Life,
