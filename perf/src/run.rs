@@ -18,7 +18,7 @@ use crate::payload;
 use crate::producers::{Driver, Produced, Publishes, Token};
 use crate::report::{Report, Verdict};
 use crate::settings::{Cache, Completion, Handover, Scenario, Settings};
-use crate::verify::{Tracker, Violations, lost};
+use crate::verify::{Progress, Tracker, Violations, lost};
 use crate::window::{EVERY, Sample, most_backlog, steady};
 
 /// A run in which nothing arrives for so long is given up.
@@ -63,7 +63,8 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     let publishes = Publishes::new(settings.producers);
     let topic = open_topic(settings, &pools, &clock, &publishes)?;
     let outcome = Arc::new(Mutex::new(Vec::new()));
-    let (clients, subscription) = subscribe(settings, &topic, &pools, &clock, &outcome)?;
+    let keys = Progress::new(settings.producers * settings.keys_per_producer);
+    let (clients, subscription) = subscribe(settings, &keys, &topic, &pools, &clock, &outcome)?;
 
     let ledger_worker = &pools.ledger.workers()[0];
     let batches_before = ledger_worker.jobs();
@@ -112,7 +113,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     drop(upkeep);
 
     let window = steady(&samples, sending);
-    let mut verdict = judge(settings, &produced, &received);
+    let mut verdict = judge(settings, &keys, &produced, &received);
     verdict.failed = publishes.failed();
     verdict.stalled = stalled;
     Ok(Report {
@@ -207,6 +208,7 @@ fn open_topic(
 /// Opens the subscription with its clients, who give their first permits.
 fn subscribe(
     settings: &Settings,
+    keys: &Progress,
     topic: &Topic<Token>,
     pools: &Pools,
     clock: &Arc<SystemClock>,
@@ -223,7 +225,8 @@ fn subscribe(
     let workers = pools.consumers.workers();
     let clients: Vec<_> = (0..settings.consumers)
         .map(|number| {
-            let tracker = Tracker::new(number, settings.producers, settings.keys_per_producer, exclusive);
+            let producers = exclusive.then(|| Progress::new(settings.producers));
+            let tracker = Tracker::new(number, keys.clone(), settings.keys_per_producer, producers);
             clients.client(number, workers[number % workers.len()].clone(), tracker)
         })
         .collect();
@@ -295,13 +298,13 @@ fn collect(settings: &Settings, outcome: &Mutex<Vec<Received>>) -> Vec<Received>
     std::mem::take(&mut *outcome.lock())
 }
 
-fn judge(settings: &Settings, produced: &[Produced], received: &[Received]) -> Verdict {
+fn judge(settings: &Settings, arrived: &Progress, produced: &[Produced], received: &[Received]) -> Verdict {
     let mut keys = vec![Vec::new(); settings.producers as usize];
     for (producer, sent) in produced.iter().flat_map(|produced| &produced.keys) {
         keys[*producer as usize].clone_from(sent);
     }
     let trackers: Vec<&Tracker> = received.iter().map(|received| &received.tracker).collect();
-    let (lost, lost_of) = lost(&trackers, &keys);
+    let (lost, lost_of) = lost(arrived, &trackers, &keys);
     let mut violations = Violations::default();
     for tracker in &trackers {
         violations.add(tracker.violations.clone());

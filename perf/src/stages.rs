@@ -18,7 +18,7 @@ use folio_sync::time::SystemClock;
 use folio_sync::{Executor, Job, Mutex, Rejected, SerialExecutor};
 
 use crate::payload::{self, Fields};
-use crate::verify::Tracker;
+use crate::verify::{Progress, Tracker};
 
 /// Messages that go the way together.
 const BATCH: u32 = 1_000;
@@ -225,7 +225,7 @@ pub fn stages(batches: usize) -> Result<Stages, String> {
     (0..CONSUMERS).for_each(|consumer| subscription.flow(consumer, u32::MAX));
     dispatcher.run_all();
     let cursor = topic.ledger().cursor_at_tail(|| ());
-    let mut tracker = Tracker::new(0, PRODUCERS, KEYS, false);
+    let mut tracker = Tracker::new(0, Progress::new(PRODUCERS * KEYS), KEYS, None);
     let mut keys = vec![0; (PRODUCERS * KEYS) as usize];
     let mut random = 1_u64;
     let mut sequence = 0;

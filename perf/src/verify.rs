@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::payload::Fields;
 
@@ -13,7 +15,7 @@ const SAMPLES: usize = 5;
 pub enum Violation {
     /// It arrived before.
     Duplicate,
-    /// One before it, of its key, has not arrived.
+    /// One before it, of its key, has not arrived, or came to another consumer.
     Order,
     /// It is no message of this run, or not whole.
     Invalid,
@@ -81,54 +83,74 @@ impl Violations {
     }
 }
 
-/// Orders of messages, one for each key or producer: what has arrived of each.
+/// How far each order of messages, of a key or a producer, has arrived: shared by all consumers, each of which has orders of its own.
+///
+/// A word an order: the consumer that it came to, counted from 1, above the number of messages that arrived without a gap. A consumer reads and writes
+/// the words of its own orders only; if one of them comes to another consumer, that is a violation.
 #[derive(Clone, Debug)]
+pub struct Progress(Arc<[AtomicU64]>);
+
+impl Progress {
+    /// Of so many orders nothing has arrived.
+    pub fn new(orders: u32) -> Self {
+        Self((0..orders).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+/// The orders of one consumer.
+#[derive(Debug)]
 struct Sequences {
-    /// All before this have arrived.
-    next: Vec<u32>,
-    /// Those after it that have; almost always none.
+    consumer: u64,
+    progress: Progress,
+    /// Messages after a gap; almost always none.
     ahead: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 impl Sequences {
-    fn new(count: u32) -> Self {
-        Self { next: vec![0; count as usize], ahead: BTreeMap::new() }
+    fn new(consumer: usize, progress: Progress) -> Self {
+        Self { consumer: consumer as u64 + 1, progress, ahead: BTreeMap::new() }
     }
 
     fn arrived(&mut self, of: u32, number: u64) -> Result<(), Violation> {
-        let (Some(next), Ok(number)) = (self.next.get_mut(of as usize), u32::try_from(number)) else {
+        let (Some(word), Ok(number)) = (self.progress.0.get(of as usize), u32::try_from(number)) else {
             return Err(Violation::Invalid);
         };
-        if number == *next && self.ahead.is_empty() {
-            *next += 1;
+        let found = word.load(Ordering::Relaxed);
+        let (consumer, next) = (found >> 32, found & u64::from(u32::MAX));
+        if consumer != self.consumer && consumer != 0 {
+            return Err(Violation::Order);
+        }
+        if u64::from(number) == next && self.ahead.is_empty() {
+            word.store(self.consumer << 32 | (next + 1), Ordering::Relaxed);
             return Ok(());
         }
-        self.out_of_order(of, number)
+        let (result, next) = self.out_of_order(of, number, u32::try_from(next).unwrap_or(u32::MAX));
+        self.progress.0[of as usize].store(self.consumer << 32 | u64::from(next), Ordering::Relaxed);
+        result
     }
 
     #[cold]
-    fn out_of_order(&mut self, of: u32, number: u32) -> Result<(), Violation> {
-        let next = &mut self.next[of as usize];
+    fn out_of_order(&mut self, of: u32, number: u32, mut next: u32) -> (Result<(), Violation>, u32) {
         let ahead = self.ahead.entry(of).or_default();
-        let is_again = number < *next || !ahead.insert(number);
-        let in_order = number == *next;
-        while ahead.remove(next) {
-            *next += 1;
+        let is_again = number < next || !ahead.insert(number);
+        let in_order = number == next;
+        while ahead.remove(&next) {
+            next += 1;
         }
         if ahead.is_empty() {
             self.ahead.remove(&of);
         }
-        match (is_again, in_order) {
+        let result = match (is_again, in_order) {
             (true, _) => Err(Violation::Duplicate),
             (false, true) => Ok(()),
             (false, false) => Err(Violation::Order),
-        }
+        };
+        (result, next)
     }
 
-    /// How many of one order arrived.
-    fn count(&self, of: u32) -> u64 {
-        let ahead = self.ahead.get(&of).map_or(0, BTreeSet::len);
-        u64::from(self.next[of as usize]) + ahead as u64
+    /// How many of one order arrived after a gap.
+    fn ahead(&self, of: u32) -> u64 {
+        self.ahead.get(&of).map_or(0, BTreeSet::len) as u64
     }
 }
 
@@ -147,13 +169,13 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Nothing has arrived. With `ordered_producers` each producer's messages are expected in order, too.
-    pub fn new(consumer: usize, producers: u32, keys_per_producer: u32, ordered_producers: bool) -> Self {
+    /// Nothing has arrived. `keys` is shared by all consumers; with `producers` each producer's messages are expected in order, too.
+    pub fn new(consumer: usize, keys: Progress, keys_per_producer: u32, producers: Option<Progress>) -> Self {
         Self {
             consumer,
-            keys: Sequences::new(producers * keys_per_producer),
+            keys: Sequences::new(consumer, keys),
             keys_per_producer,
-            producers: ordered_producers.then(|| Sequences::new(producers)),
+            producers: producers.map(|producers| Sequences::new(consumer, producers)),
             unique: 0,
             violations: Violations::default(),
         }
@@ -184,13 +206,14 @@ impl Tracker {
 }
 
 /// What was lost: how many messages of which producers never arrived at any consumer.
-pub fn lost(trackers: &[&Tracker], sent: &[Vec<u32>]) -> (u64, Vec<u32>) {
+pub fn lost(keys: &Progress, trackers: &[&Tracker], sent: &[Vec<u32>]) -> (u64, Vec<u32>) {
     let (mut lost, mut of) = (0, Vec::new());
     let mut key = 0;
-    for (producer, keys) in (0..).zip(sent) {
+    for (producer, of_producer) in (0..).zip(sent) {
         let mut missing = 0;
-        for sent in keys {
-            let arrived: u64 = trackers.iter().map(|tracker| tracker.keys.count(key)).sum();
+        for sent in of_producer {
+            let ahead: u64 = trackers.iter().map(|tracker| tracker.keys.ahead(key)).sum();
+            let arrived = (keys.0[key as usize].load(Ordering::Relaxed) & u64::from(u32::MAX)) + ahead;
             missing += u64::from(*sent).saturating_sub(arrived);
             key += 1;
         }
@@ -212,7 +235,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_violation_is_counted_as_what_it_is() {
-        let mut tracker = Tracker::new(0, 2, 2, false);
+        let keys = Progress::new(4);
+        let mut tracker = Tracker::new(0, keys.clone(), 2, None);
         let mut arrive = |key, sequence| tracker.arrived(0, Some(fields(key, sequence)));
         arrive(0, 0);
         arrive(0, 1);
@@ -228,12 +252,22 @@ mod tests {
         let found = &tracker.violations;
         assert_eq!((found.duplicates, found.disorders, found.invalid), (2, 1, 3));
         assert_eq!(tracker.unique, 6);
-        assert_eq!(lost(&[&tracker], &[vec![5, 0], vec![2, 1]]), (2, vec![1]));
+        assert_eq!(lost(&keys, &[&tracker], &[vec![5, 0], vec![2, 1]]), (2, vec![1]));
+    }
+
+    #[test]
+    fn a_key_that_comes_to_a_second_consumer_is_out_of_order() {
+        let keys = Progress::new(4);
+        let mut trackers = [0, 1].map(|consumer| Tracker::new(consumer, keys.clone(), 2, None));
+        trackers[0].arrived(0, Some(fields(0, 0)));
+        trackers[1].arrived(1, Some(fields(0, 1)));
+        trackers[1].arrived(2, Some(fields(1, 0)));
+        assert_eq!(trackers.map(|tracker| tracker.violations.disorders), [0, 1]);
     }
 
     #[test]
     fn where_one_consumer_gets_all_the_order_of_producers_counts_too() {
-        let mut tracker = Tracker::new(0, 1, 2, true);
+        let mut tracker = Tracker::new(0, Progress::new(2), 2, Some(Progress::new(1)));
         tracker.arrived(0, Some(Fields { sequence: 1, ..fields(0, 0) }));
         tracker.arrived(1, Some(Fields { sequence: 0, ..fields(1, 0) }));
         assert_eq!(tracker.violations.disorders, 1);
