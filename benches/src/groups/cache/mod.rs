@@ -84,8 +84,8 @@ pub fn group() -> Group {
         Block::new(setting.name(), cases)
     }));
     blocks.extend(read::Setting::ALL.map(|setting| {
-        let visited = setting.visited::<InArc>(OURS_ARC);
-        setting.block(vec![setting.make::<InArc>(OURS_ARC), visited])
+        let (visited, copied) = (setting.visited::<InArc>(OURS_ARC), setting.copied::<InArc>(OURS_ARC));
+        setting.block(vec![setting.make::<InArc>(OURS_ARC), visited, copied])
     }));
     blocks.extend(evict_all::Setting::ALL.map(|setting| {
         let mut cases = ours(&setting);

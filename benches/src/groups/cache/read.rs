@@ -3,8 +3,8 @@
 //! There are 16 ledgers with the entries of a range each; of every hundred entries the first so many are cached. An operation reads the
 //! whole range of the next ledger. *Owned*: into a vector of positions and clones, which is dropped. *Visited*: each value in its place,
 //! without a clone; the map behind a lock holds the lock meanwhile, which no cache could allow its callers. So ours is judged against
-//! the owned range of that map either way. The benchmark that this follows also builds a list of copies from what it read: here a copy
-//! of an entry is the clone that the owned range has made already.
+//! the owned range of that map either way. *Copied*: owned, and then a list with a place for every entry, with a copy of each that was
+//! found, as the answer of a read has it; both are dropped.
 //!
 //! All values are an `Arc` of an entry.
 
@@ -16,6 +16,7 @@ use super::tested::{Make, Options, Tested};
 use crate::runner::{Block, Case, Mark, Metric, sample_between};
 
 pub(super) const VISITED: &str = ", visited";
+const COPIED: &str = ", copied";
 
 const LEDGERS: i64 = 16;
 
@@ -103,6 +104,20 @@ impl Setting {
         })
     }
 
+    /// Into a list with a place for every entry.
+    pub(super) fn copied<C: Tested>(self, name: &str) -> Case {
+        self.case(format!("{name}{COPIED}"), |cache: &C, run| {
+            let mut list: Vec<Option<C::Value>> = Vec::new();
+            list.resize_with(usize::try_from(run.count).unwrap_or(0), || None);
+            let found = cache.owned(run);
+            for (position, value) in &found {
+                list[usize::try_from(position.1 - run.first.1).unwrap_or(0)] = Some(value.clone());
+            }
+            drop(black_box(list));
+            found.len() as u64
+        })
+    }
+
     /// The block with these cases of ours in front.
     pub(super) fn block(self, ours: Vec<Case>) -> Block {
         let mut cases = ours;
@@ -127,6 +142,7 @@ impl Setting {
             }
         }
         cases.push(self.visited::<Tree>(LOCKED));
+        cases.push(self.copied::<Tree>(LOCKED));
         Block::new(self.name(), cases)
     }
 }
