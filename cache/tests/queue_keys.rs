@@ -1,4 +1,4 @@
-//! The eviction queue's keys when their pages go, or are walked in two parts; what a batch is charged.
+//! The eviction queue's keys when their pages go, or are walked in two parts; what batches and inserters are charged.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(
     clippy::disallowed_types,
@@ -100,5 +100,24 @@ fn a_batch_is_charged_page_by_page() {
     assert_eq!(refused, [((1, 66), Reason::OverBudget)]);
     assert_eq!((scene.queue.charged_weight(), scene.cache.weight(), scene.cache.len()), (120, 120, 4));
     drop(inserter);
+    scene.end();
+}
+
+/// I20: what an inserter may take ahead is its share among those that are there, and more again when the others have gone.
+#[test]
+fn credit_is_shared_among_the_inserters_that_are_there() {
+    let mut options = options(0, false);
+    options.budget = 64 << 20;
+    let scene = Scene::with(options, 8_192);
+    let credit = |entry| {
+        let (mut inserter, before) = (scene.cache.inserter(), scene.queue.charged_weight());
+        inserter.insert((1, entry), scene.value((1, entry), 1), 0, at(1)).unwrap();
+        scene.queue.charged_weight() - before
+    };
+    assert_eq!(credit(0), 16 << 10, "a 4096th of the budget");
+    let others: Vec<_> = (1..4096).map(|_| scene.cache.inserter()).collect();
+    assert_eq!(credit(1), 1 << 10, "a 4096th of its 16th");
+    drop(others);
+    assert_eq!(credit(2), 16 << 10);
     scene.end();
 }
