@@ -49,6 +49,10 @@ impl Tail {
         // Relaxed: a first guess; the count is this caller's alone.
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
+            // A cursor that has just been opened knows it already.
+            if unpack(word) >= confirmed {
+                return false;
+            }
             let next = pack(confirmed) | (word & CLOSED);
             // AcqRel: publishes the entries; and what the reader did before it waited is visible to whom it is told by.
             match step!(
