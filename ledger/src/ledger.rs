@@ -297,6 +297,12 @@ impl<T: Send + 'static> Ledger<T> {
         self.core.confirmed.load(Ordering::Acquire)
     }
 
+    /// A worker beside the ledger's own.
+    #[cfg(all(test, loom))]
+    pub(crate) fn appender(&self) -> Appender<T> {
+        Appender::new(Arc::clone(&self.core), Arc::clone(&self.sink))
+    }
+
     /// How many appends are queued for the worker.
     pub fn queued(&self) -> usize {
         self.adds.queued()

@@ -11,6 +11,8 @@ mod append;
 mod cursor;
 mod error;
 mod ledger;
+#[cfg(all(test, loom))]
+mod models;
 mod position;
 mod storage;
 mod tail;
