@@ -31,6 +31,7 @@ fn scramble(word: u32) -> u32 {
 mod tests {
     use super::murmur3_32;
 
+    /// K2: keys are hashed as Pulsar's clients do, by the published vectors of the hash.
     #[test]
     fn published_vectors() {
         for (key, hash) in [

@@ -90,7 +90,7 @@ fn a_consumer_may_publish_inside_a_delivery() {
     assert_eq!(inbox.entries(), (0..60).collect::<Vec<_>>());
 }
 
-/// R1: a read that fails is told to all consumers, and its messages come when there is a reason to dispatch again.
+/// A read that fails is told to all consumers, and its messages come when there is a reason to dispatch again.
 #[test]
 fn a_failed_read_is_told_and_its_messages_come_on_the_next_flow() {
     let scene = Scene::with(|options| options.eviction = None);

@@ -1,4 +1,5 @@
 //! Models of the ledger: cursors that open while it appends, trims and ends.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
 use bytes::Bytes;
 use folio_executor::Handler;

@@ -141,7 +141,7 @@ fn a_ledger_that_is_dropped_has_ended() {
     assert_eq!(read_all(&cursor), entries(0..5), "what was appended can still be read");
 }
 
-/// I53, I56: entries are deleted in any order, once each, and the mark follows the first that is left.
+/// I53: entries are deleted in any order, once each, and the mark follows the first that is left.
 #[test]
 fn entries_are_deleted_in_any_order_and_the_mark_follows() {
     let scene = Scene::new();
@@ -290,7 +290,7 @@ fn cached_entries_go_by_age_and_by_weight_though_nobody_deletes() {
     assert!((500_000..1_600_000).contains(&weight), "{weight} bytes are cached");
 }
 
-/// I61: deletes of many threads count each entry once, and end with all deleted.
+/// Deletes of many threads count each entry once, and end with all deleted.
 #[test]
 fn deletes_of_many_threads_count_each_entry_once() {
     const ENTRIES: i64 = 20_000;

@@ -217,7 +217,7 @@ fn permits_by_key_against_publishing() {
 /// A topic and a subscription are closed amid publishing and permits: what came is a beginning, the end comes after all or not at all, and
 /// nobody is kept.
 #[test]
-fn close_against_everything() {
+fn topic_closed_against_everything() {
     for completion in [Policy::Inline, Policy::Affine] {
         shuttle_check("close, everything", SCHEDULES, move || {
             let _spurious = spurious_every(5);

@@ -239,7 +239,7 @@ fn appends_against_cursors_that_open_at_the_tail() {
 
 /// 1.12, I38, I42: a close amid appends, readers and cursors that open: each append is told once, and readers end with what was appended.
 #[test]
-fn close_against_everything() {
+fn ledger_closed_against_everything() {
     for drops in [false, true] {
         shuttle_check("close, everything", SCHEDULES, move || {
             let _spurious = spurious_every(5);

@@ -1,4 +1,5 @@
 //! Models of the tail's word: confirming and closing against waiting.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::test_util::{Model, model, spurious_every};
@@ -95,7 +96,7 @@ fn confirm_racing_wait_with_spurious_failures() {
     });
 }
 
-/// I38: a reader that knows the count from elsewhere sees what was stored.
+/// A reader that knows the count from elsewhere sees what was stored.
 #[test]
 fn confirmed_entries_are_stored() {
     Model::new("confirmed entries").few_executions("one word, written twice and read once").check(|| {
@@ -117,10 +118,10 @@ fn confirmed_entries_are_stored() {
 fn closes_racing_wait() {
     model("closes racing wait", || {
         let scene = Scene::new();
-        let (reads, closes) = (Arc::clone(&scene), Arc::clone(&scene));
+        let (reads, ends) = (Arc::clone(&scene), Arc::clone(&scene));
         let reader = thread::spawn(move || reads.read());
         let mut told = scene.append(0);
-        let closer = thread::spawn(move || closes.close());
+        let closer = thread::spawn(move || ends.close());
         told += scene.close();
         told += closer.join().unwrap();
         let (read, wait) = reader.join().unwrap();
