@@ -5,7 +5,7 @@ use std::ptr;
 use folio_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use folio_sync::step;
 
-use crate::size::CHUNKS;
+use crate::size::{ALIKE_BITS, CHUNKS};
 
 /// What a pool holds: it can be linked to another one while it is not in use.
 pub(crate) trait Pooled: Default + Sync {
@@ -42,9 +42,6 @@ pub(crate) const fn high(word: u64) -> u32 {
 pub(crate) const fn halves(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
-
-/// Chunks of one size, as a power of two: together they have as many nodes as all before them.
-const ALIKE_BITS: u32 = 2;
 
 /// Which chunk a node is in, and where.
 const fn place(number: u32) -> (usize, usize) {
