@@ -5,7 +5,7 @@
 # Without arguments: the mutants of what changed, where a mutant belongs to the file that it patches, to its own patch file and to the
 # file of the test that must notice it. "Changed" is against MUTANTS_BASE if that is set, else against the merge base with origin/main
 # or main if that is not HEAD itself, else against the commit before HEAD; what is not committed counts. A crate with none among these
-# still tries one, another one with each commit. --list tells which, and runs nothing.
+# still tries one, another one with each commit. At most MUTANTS_MOST of those that changed are tried, 56 unless set. --list tells which, and runs nothing.
 #
 # A patch file is a header and a diff against the root:
 #   kind: loom | std      package: …      target: --test turn | --lib      test: its exact path      why: what the operation protects
@@ -13,6 +13,7 @@
 # passes on the clean copy in this run. A time-out, a crash without a panic, a compile error or one of loom's caps is no catch.
 source "$(dirname "${BASH_SOURCE[0]}")/lib"
 most_seconds=${MUTANTS_SECONDS:-150}
+most_changed=${MUTANTS_MOST:-56}
 # One line changes from build to build.
 export CARGO_INCREMENTAL=1
 
@@ -87,7 +88,7 @@ find_base() {
 }
 
 select_changed() {
-    local patch file crate folder some count
+    local patch file crate folder some count at
     local -A changed=()
     find_base
     if [[ $base ]]; then
@@ -107,13 +108,22 @@ select_changed() {
             fi
         done
     done
+    # A large change would take hours: each commit tries others of its mutants, spread over all of them.
+    count=$(git rev-list --count HEAD)
+    if [[ ${#selected[@]} -gt $most_changed ]]; then
+        say "$most_changed of the ${#selected[@]} mutants of what changed; ci/mutants.sh --all tries all"
+        some=()
+        for ((at = 0; at < most_changed; at++)); do
+            some+=("${selected[$(((at * ${#selected[@]} / most_changed + count) % ${#selected[@]}))]}")
+        done
+        selected=("${some[@]}")
+    fi
     for folder in ci/mutants/*/; do
         some=("$folder"*.patch)
         [[ ${#some[@]} -gt 0 ]] || continue
         crate=
         for patch in ${selected[@]+"${selected[@]}"}; do [[ $patch != "$folder"* ]] || crate=1; done
         if [[ ! $crate ]]; then
-            count=$(git rev-list --count HEAD)
             selected+=("${some[count % ${#some[@]}]}")
         fi
     done
