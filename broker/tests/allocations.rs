@@ -23,8 +23,8 @@ fn main() {
 
 #[cfg(not(any(loom, shuttle)))]
 mod count {
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
 
     use bytes::Bytes;
     use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
@@ -52,14 +52,14 @@ mod count {
         number: usize,
         received: AtomicU64,
         positions: Mutex<Vec<Position>>,
-        subscription: Arc<OnceLock<Subscription>>,
+        subscription: Arc<OnceLock<Weak<Subscription>>>,
     }
 
     impl Consumer for Client {
         fn deliver(&self, messages: &mut Vec<Message>) {
             let mut positions = self.positions.lock();
             positions.extend(messages.drain(..).map(|message| message.position));
-            let subscription = self.subscription.get().unwrap();
+            let subscription = self.subscription.get().and_then(Weak::upgrade).unwrap();
             assert_eq!(subscription.acknowledge(&*positions), positions.len());
             subscription.flow(self.number, u32::try_from(positions.len()).unwrap());
             self.received.fetch_add(positions.len() as u64, Ordering::Release);
@@ -70,6 +70,7 @@ mod count {
     struct Scene {
         topic: Topic<()>,
         clients: Vec<Arc<Client>>,
+        subscription: Arc<Subscription>,
         pool: OrderedExecutor,
         sent: u64,
     }
@@ -95,9 +96,10 @@ mod count {
                 .collect();
             let consumers = clients.iter().map(|client| Arc::clone(client) as Arc<dyn Consumer>).collect();
             let opened = topic.subscribe(SubscriptionOptions::new(kind), consumers, dispatcher).unwrap();
-            let opened = subscription.get_or_init(|| opened);
+            let opened = Arc::new(opened);
+            subscription.get_or_init(|| Arc::downgrade(&opened));
             (0..clients.len()).for_each(|number| opened.flow(number, 2_000));
-            Self { topic, clients, pool, sent: 0 }
+            Self { topic, clients, subscription: opened, pool, sent: 0 }
         }
 
         /// Publishes messages without an allocation for their payloads, at most so many on their way at a time.
@@ -121,8 +123,7 @@ mod count {
         }
 
         fn end(self) {
-            let subscription = &self.clients[0].subscription;
-            subscription.get().unwrap().close();
+            drop(self.subscription);
             drop(self.topic);
             drop(self.clients);
             drop(self.pool.join());

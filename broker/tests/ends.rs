@@ -11,7 +11,6 @@ mod support;
 
 use folio_broker::{Kind, SubscribeError, Subscription, SubscriptionOptions};
 use folio_ledger::Policy;
-use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Arc, Mutex};
 
 use support::{Inbox, KEY_SHARED, Scene};
@@ -21,7 +20,7 @@ fn the_number_of_consumers_must_fit_the_kind() {
     let scene = Scene::new();
     let subscribe = |kind, consumers| {
         let consumers = (0..consumers).map(|_| Inbox::new() as _).collect();
-        scene.topic.subscribe(SubscriptionOptions::new(kind), consumers, ManualExecutor::new()).err()
+        scene.topic.subscribe(SubscriptionOptions::new(kind), consumers, scene.dispatcher.clone()).err()
     };
     assert_eq!(subscribe(Kind::Exclusive, 0), Some(SubscribeError::NoConsumer));
     assert_eq!(subscribe(KEY_SHARED, 0), Some(SubscribeError::NoConsumer));

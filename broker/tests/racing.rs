@@ -10,8 +10,8 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::thread;
 
 use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOptions, Topic};
@@ -92,7 +92,7 @@ struct Client {
     last_of_keys: Mutex<BTreeMap<u32, i64>>,
     received: AtomicI64,
     ended: AtomicBool,
-    subscription: Arc<OnceLock<Subscription>>,
+    subscription: Arc<OnceLock<Weak<Subscription>>>,
 }
 
 impl Client {
@@ -113,7 +113,7 @@ impl Consumer for Client {
         }
         let positions: Vec<_> = messages.drain(..).map(|message| message.position).collect();
         self.received.fetch_add(count, Ordering::Release);
-        let subscription = self.subscription.get().unwrap();
+        let subscription = self.subscription.get().and_then(Weak::upgrade).unwrap();
         assert_eq!(subscription.acknowledge(&positions), positions.len());
         if self.permits.load(Ordering::Relaxed) <= i64::from(Self::WINDOW / 2) {
             self.permits.fetch_add(i64::from(Self::WINDOW), Ordering::Relaxed);
@@ -152,7 +152,8 @@ fn consumers_by_key_beside_publishers_get_each_message_once() {
         let mut options = SubscriptionOptions::new(KEY_SHARED);
         (options.max_held, options.read_batch) = (300, 64);
         let opened = topic.subscribe(options, consumers, pool.workers()[1].clone()).unwrap();
-        let opened = subscription.get_or_init(|| opened);
+        let opened = Arc::new(opened);
+        subscription.get_or_init(|| Arc::downgrade(&opened));
         (0..CLIENTS).for_each(|number| opened.flow(number, Client::WINDOW));
         thread::scope(|scope| {
             for publisher in 0..2 {
@@ -178,7 +179,7 @@ fn consumers_by_key_beside_publishers_get_each_message_once() {
             (0..2 * KEYS).map(|key| (key, last)).collect::<Vec<_>>(),
             "each key has one consumer"
         );
-        opened.close();
+        drop(opened);
         drop(topic);
         assert!(pool.join().unwrap().is_empty());
     }

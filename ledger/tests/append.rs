@@ -298,11 +298,16 @@ fn appends_of_many_threads_are_each_told_once_and_keep_each_threads_order() {
     )
     .unwrap();
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let ledger = &ledger;
-            scope.spawn(move || {
-                (0..EACH).for_each(|n| ledger.append(payload(thread * EACH + n), thread * EACH + n));
-            });
+        let appenders: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let ledger = &ledger;
+                scope.spawn(move || {
+                    (0..EACH).for_each(|n| ledger.append(payload(thread * EACH + n), thread * EACH + n));
+                })
+            })
+            .collect();
+        for appender in appenders {
+            appender.join().unwrap();
         }
     });
     until("all are told", || heard.len() == usize::try_from(THREADS * EACH).unwrap());

@@ -269,6 +269,7 @@ fn cursors_that_open_during_trims_can_read_from_where_they_begin() {
             }
             opened += 1;
         }
+        deleting.join().unwrap();
     });
 }
 

@@ -121,7 +121,7 @@ fn inline_reads_complete_inside_the_call() {
     let handovers = scene.worker.handovers();
     let (cursor, _) = scene.cursor(0);
     std::thread::scope(|scope| {
-        scope.spawn(|| assert_eq!(read(&cursor, 10), Ok(entries(0..10))));
+        scope.spawn(|| assert_eq!(read(&cursor, 10), Ok(entries(0..10)))).join().unwrap();
     });
     assert_eq!((scene.worker.queued(), scene.worker.handovers()), (0, handovers));
 }
@@ -155,13 +155,13 @@ struct Chain {
 impl Chain {
     fn begin(cursor: Cursor) -> Arc<Self> {
         let chain = Arc::new(Self { cursor, read: Mutex::default(), deepest: Mutex::default() });
-        chain.go_on();
+        Self::go_on(&chain);
         chain
     }
 
-    fn go_on(self: &Arc<Self>) {
-        let chain = Arc::clone(self);
-        self.cursor.read(1, Vec::new(), move |result| {
+    fn go_on(from: &Arc<Self>) {
+        let chain = Arc::clone(from);
+        from.cursor.read(1, Vec::new(), move |result| {
             {
                 let mut deepest = chain.deepest.lock();
                 *deepest = current_depth().max(*deepest);
@@ -169,7 +169,7 @@ impl Chain {
             let entries = result.unwrap();
             chain.read.lock().extend(entries.iter().map(|entry| entry.position.entry));
             if !entries.is_empty() {
-                chain.go_on();
+                Self::go_on(&chain);
             }
         });
     }

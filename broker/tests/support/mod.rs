@@ -198,6 +198,18 @@ pub(crate) struct Scene {
     pub(crate) dispatcher: ManualExecutor,
     pub(crate) storage: Shelf,
     pub(crate) topic: Topic<()>,
+    _ends: [Ends; 2],
+}
+
+/// Drops what an executor still has, which would keep the executor alive.
+struct Ends(ManualExecutor);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        while let Some(job) = self.0.take_next() {
+            drop(job);
+        }
+    }
 }
 
 impl Scene {
@@ -211,7 +223,9 @@ impl Scene {
         change(&mut options);
         let topic = Topic::open(options, storage.clone(), worker.clone(), ManualClock::new(), Deaf);
         let topic = topic.expect("the settings are good");
-        Self { worker, dispatcher: ManualExecutor::new(), storage, topic }
+        let dispatcher = ManualExecutor::new();
+        let ends = [&dispatcher, &worker].map(|executor| Ends(executor.clone()));
+        Self { worker, dispatcher, storage, topic, _ends: ends }
     }
 
     /// Opens a subscription of so many consumers.

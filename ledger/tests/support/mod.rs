@@ -195,6 +195,18 @@ pub(crate) struct Scene {
     pub(crate) storage: Shelf,
     pub(crate) heard: Heard,
     pub(crate) ledger: Ledger<i64>,
+    _ends: Ends,
+}
+
+/// Drops what an executor still has, which would keep the executor alive.
+struct Ends(ManualExecutor);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        while let Some(job) = self.0.take_next() {
+            drop(job);
+        }
+    }
 }
 
 impl Scene {
@@ -211,7 +223,8 @@ impl Scene {
         let mut options = LedgerOptions { id: ID, ..LedgerOptions::default() };
         change(&mut options);
         let ledger = Ledger::open(options, storage.clone(), worker.clone(), clock.clone(), heard.clone());
-        Self { worker, clock, storage, heard, ledger: ledger.expect("the settings are good") }
+        let ledger = ledger.expect("the settings are good");
+        Self { _ends: Ends(worker.clone()), worker, clock, storage, heard, ledger }
     }
 
     /// Gives entries to the ledger, whose worker does not run.
