@@ -4,9 +4,11 @@
 //! Public, so that whoever builds on these crates can test in the same way; behind the feature `test-util`, which belongs into
 //! development dependencies only. The counting allocator alone is behind `count-allocations`.
 //!
-//! `model` and `Model` are there under `--cfg loom`, `shuttle_check` under `--cfg shuttle`, `alloc` and `pause` without either: the
+//! `model`, `Model` and `FreshAddresses` are there under `--cfg loom`, `shuttle_check` under `--cfg shuttle`, `alloc` and `pause` without either: the
 //! [crate's page](crate#models-of-your-own) tells how to run models.
 
+#[cfg(all(feature = "test-util", any(loom, all(doc, not(doctest)))))]
+mod addresses;
 #[cfg(not(any(loom, shuttle)))]
 pub mod alloc;
 #[cfg(feature = "test-util")]
@@ -33,6 +35,9 @@ mod tracked;
 #[cfg(all(feature = "test-util", not(any(loom, shuttle))))]
 mod watchdog;
 
+#[cfg(all(feature = "test-util", any(loom, all(doc, not(doctest)))))]
+#[cfg_attr(docsrs, doc(cfg(loom)))]
+pub use addresses::FreshAddresses;
 #[cfg(feature = "test-util")]
 pub use blocking::{Blocked, watch_for_blocking};
 #[cfg(feature = "test-util")]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::inject;
+use super::{addresses, inject};
 #[cfg(loom)]
 use super::tracked::register;
 
@@ -94,6 +94,7 @@ impl Model {
             // Relaxed: a count that publishes nothing; all executions run on this thread.
             counted.fetch_add(1, Ordering::Relaxed);
             // An execution that failed may have left its injection and its values behind.
+            addresses::reset();
             inject::reset();
             register::reset();
             pulse::reset(steps);
