@@ -62,6 +62,11 @@ mod range;
 mod size;
 mod weigh;
 
+/// Pages are known by their addresses.
+#[cfg(all(test, loom))]
+#[global_allocator]
+static ALLOCATOR: folio_sync::test_util::FreshAddresses = folio_sync::test_util::FreshAddresses;
+
 pub use crate::core::Removed;
 pub use cache::RangeCache;
 pub use error::{NotInserted, Reason};

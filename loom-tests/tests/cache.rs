@@ -17,9 +17,13 @@ use folio_cache::{
     EvictError, Evicted, EvictionOptions, EvictionQueue, Inserter, Position, RangeCache, Reason, Removed,
     Weigh,
 };
-use folio_sync::test_util::{Model, Tracked, model};
+use folio_sync::test_util::{FreshAddresses, Model, Tracked, model};
 use folio_sync::thread;
 use folio_sync::time::Instant;
+
+/// Pages are known by their addresses.
+#[global_allocator]
+static ALLOCATOR: FreshAddresses = FreshAddresses;
 
 /// What is cached: which one, and what it weighs.
 struct Load {
