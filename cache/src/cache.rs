@@ -35,7 +35,7 @@ impl<V> Drop for Registration<V> {
 
 /// A cache of entries by ledger and entry id, made for logs: ids come in order, and go in order.
 ///
-/// A handle: clones are the same cache, which drops its entries with the last handle or [`Inserter`]. See the [crate](crate) for what it promises.
+/// A handle: clones are the same cache, which drops its entries with the last handle or [`Inserter`]. See the [crate] for what it promises.
 ///
 /// Ranges are of all kinds, over `(ledger, entry)`; one that ends before it begins has nothing.
 ///
