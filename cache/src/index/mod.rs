@@ -47,7 +47,7 @@
 //! | enter, leave, seal | node `life` | `AcqRel` | each other | no model tells them from Relaxed: the words below are read-modify-writes |
 //! | begin and end of a use: store | node `life` | Release | enter's load and its failure, Acquire | who meets another use sees that no word names the former: it looks again at something new, not at the same for ever |
 //! | take, put: compare-and-set | `free` | Acquire, Release | each other | the node as its last user left it |
-//! | get: load | chunk | Acquire | grow, Release | the nodes are built; only once the pool has grown |
+//! | get: load | chunk | Acquire | grow: compare-and-set, Release | the nodes are built |
 //!
 //! # Limits
 //! Addresses of pages have 48 bits. A node has 2^32 uses before a word that somebody has held all that time could name the wrong one. A walk that

@@ -131,14 +131,18 @@ impl<N: Pooled> Pool<N> {
     /// Sees to it that a chunk is there.
     fn grow(&self, chunk: usize) {
         let place = &self.chunks[chunk];
-        // Acquire: as in `get`.
-        if !place.load(Ordering::Acquire).is_null() {
+        // Relaxed: only whether it is there; who wants a node of it looks again, in `get`.
+        if !place.load(Ordering::Relaxed).is_null() {
             return;
         }
         let nodes: Box<[N]> = (0..chunk_len(chunk)).map(|_| N::default()).collect();
         let fresh = Box::into_raw(nodes).cast::<N>();
-        // Release: the nodes are built; pairs with the Acquire of `get`. Acquire: the other's nodes.
-        if place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire).is_err() {
+        // Release: the nodes are built; pairs with the Acquire of `get`.
+        let set = step!(
+            "index.grow",
+            place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Relaxed)
+        );
+        if set.is_err() {
             // SAFETY: the chunk was made above and not published.
             unsafe { free_chunk(fresh, chunk) };
         }
