@@ -1,6 +1,7 @@
 //! A node of the index: a life that counts, and words that name what is below.
 
 use folio_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use folio_sync::cell::UnsafeCell;
 use folio_sync::step;
 
 use super::pool::{Pool, Pooled, halves, high, low};
@@ -55,9 +56,14 @@ pub(super) struct Node {
     /// In use, of a head: its ledger and region; as `parent`.
     ledger: AtomicI64,
     region: AtomicI64,
+    /// Written by who takes the node, read by who asks where it is: nothing in itself, but models see whether one precedes the other.
+    home: UnsafeCell<()>,
     /// What is below. All are 0 while the node is not in use.
     pub(super) words: [AtomicU64; WORDS],
 }
+
+// SAFETY: `home` holds `()`: there is nothing in it that two threads could race for. All else is atomic.
+unsafe impl Sync for Node {}
 
 impl Default for Node {
     fn default() -> Self {
@@ -68,6 +74,7 @@ impl Default for Node {
             at: AtomicU32::new(0),
             ledger: AtomicI64::new(0),
             region: AtomicI64::new(0),
+            home: UnsafeCell::new(()),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -87,6 +94,7 @@ impl Node {
         // Relaxed, all but the last: published by linking the node. Who still looks at it from an earlier use may read any of them, and finds
         // out by the page that it meets.
         let used = high(node.life.load(Ordering::Relaxed));
+        node.home.with_mut(|_| ());
         node.parent.store(parent, Ordering::Relaxed);
         node.at.store(u32::try_from(at).expect("a node has few words"), Ordering::Relaxed);
         node.ledger.store(ledger, Ordering::Relaxed);
@@ -144,7 +152,8 @@ impl Node {
 
     /// Where the node is linked; holds while the node is entered, or has a child.
     pub(super) fn place(&self) -> (u32, usize) {
-        // Relaxed: written before the node was linked, and whoever asks came here by that link.
+        self.home.with(|_| ());
+        // Relaxed: written before the node was linked, and whoever asks came here by that link; the next use begins after they have left.
         (self.parent.load(Ordering::Relaxed), self.at.load(Ordering::Relaxed) as usize)
     }
 
