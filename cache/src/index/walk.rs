@@ -1,6 +1,7 @@
 //! Walks over the pages of a range, in order.
 
 use folio_sync::atomic::Ordering;
+use folio_sync::step;
 
 use super::key::{FURTHER, PageKey};
 use super::linked::Counted;
@@ -64,7 +65,7 @@ impl<T> Index<T> {
         let mut found = Regions { len: 0, regions: [(0, 0); COLLECTED] };
         for word in &self.root {
             // Acquire: the node is built; pairs with the AcqRel of linking it.
-            if let Some(head) = NodeRef::of(word.load(Ordering::Acquire)) {
+            if let Some(head) = NodeRef::of(step!("index.collect_node", word.load(Ordering::Acquire))) {
                 self.regions_below(self.heads.get(head.number()), from, to, &mut found);
             }
         }
@@ -79,7 +80,7 @@ impl<T> Index<T> {
         }
         for word in &head.words[FURTHER..] {
             // Acquire: as above.
-            if let Some(head) = NodeRef::of(word.load(Ordering::Acquire)) {
+            if let Some(head) = NodeRef::of(step!("index.collect_node", word.load(Ordering::Acquire))) {
                 self.regions_below(self.heads.get(head.number()), from, to, found);
             }
         }

@@ -3,6 +3,7 @@
 use folio_sync::test_util::{Model, model};
 
 use super::*;
+use crate::index::node::Closed;
 use crate::index::unlink_node;
 
 /// A page of the first leaf of region 0 of ledger 1, its neighbour there, and a page of the region's other leaf.
@@ -128,6 +129,33 @@ fn leaf_reused_under_an_inserter() {
         shelf.close(&elsewhere);
         shelf.close_all(beside);
         drop(page);
+        shelf.end();
+    });
+}
+
+/// I13: who is about to enter a leaf and meets it in another use sees that its word names that use no more: it does not come back for ever.
+#[test]
+fn another_use_is_known() {
+    Model::new("a node in another use").at_every_step().check(|| {
+        let (shelf, beside) = with([BESIDE, BESIDE_ELSEWHERE]);
+        let page = shelf.open(AT);
+        let leaf = shelf.0.leaves.get(page.leaf);
+        let (head, at) = leaf.place();
+        let word = &shelf.0.heads.get(head).words[at];
+        let node = NodeRef::of(word.load(Ordering::Relaxed)).unwrap();
+        let reuses = spawn(&shelf, move |shelf| {
+            shelf.close(&page);
+            drop(page);
+            assert!(matches!(shelf.0.link(self::page(ELSEWHERE)), Link::Linked(_)));
+        });
+        match leaf.enter(node) {
+            Ok(()) => shelf.0.leave_leaf(node),
+            Err(Closed::Stale) => assert_ne!(word.load(Ordering::Relaxed), node.0, "the word changed before"),
+            Err(Closed::Sealed) => {}
+        }
+        reuses.join().unwrap();
+        shelf.close(&shelf.0.find(ELSEWHERE).expect("what was linked is found"));
+        shelf.close_all(beside);
         shelf.end();
     });
 }

@@ -1,6 +1,6 @@
 //! Walks, while what they walk over changes.
 
-use folio_sync::test_util::model;
+use folio_sync::test_util::{Model, model};
 
 use super::*;
 use crate::range::Span;
@@ -113,6 +113,27 @@ fn what_stays_is_met() {
         assert_eq!(shelf.met(Span::ALL), [above, below]);
         shelf.close(&again);
         shelf.close(&pages[2]);
+        shelf.end();
+    });
+}
+
+/// I16: a walk over everything, while the first heads are linked, one below the other.
+#[test]
+fn heads_linked_under_a_walk() {
+    Model::new("heads linked under a walk").at_every_step().check(|| {
+        let shelf = Shelf::new();
+        let [above, below] = below_each_other();
+        let opens = spawn(&shelf, move |shelf| {
+            for key in [above, below] {
+                assert!(matches!(shelf.0.link(page(key)), Link::Linked(_)));
+            }
+        });
+        let met = shelf.met(Span::ALL);
+        opens.join().unwrap();
+        assert!(met.iter().all(|key| [above, below].contains(key)));
+        for key in [above, below] {
+            shelf.close(&shelf.0.find(key).expect("what was linked is found"));
+        }
         shelf.end();
     });
 }
