@@ -41,12 +41,16 @@
 //! | count in: compare-and-set | page word | Acquire | link | the page is built |
 //! | count out: compare-and-set | page word | Release | unlink | what was done with the page comes before it is freed |
 //! | link: compare-and-set from 0 | page word | Release | count in | as above |
-//! | unlink: compare-and-set to 0 | page word | `AcqRel` | count out | as above |
+//! | unlink: compare-and-set to 0 | page word | `AcqRel` | count out | as above; no model tells it from Acquire: nobody acquires what it writes |
 //! | give up references `fetch_sub` | `refs` | Release | the load at zero, Acquire | as above |
-//! | link, unlink: compare-and-set | node word | `AcqRel` | a reader's load, Acquire | the node is built; unlink: no model tells it from Relaxed |
-//! | enter, leave, seal | node `life` | `AcqRel` | each other | no model tells them from Relaxed: the words below are read-modify-writes |
+//! | link: compare-and-set from 0 | node word | `AcqRel` | every load, Acquire | the node is built; no model tells it from Release |
+//! | unlink: compare-and-set to 0 | node word | `AcqRel` | | no model tells it from Relaxed: what was done in the node is passed on by its life |
+//! | enter: compare-and-set | node `life` | `AcqRel` | | no model tells it from Relaxed: it counts, and the words below are read-modify-writes |
+//! | leave, seal | node `life` | `AcqRel` | each other, enter's load | where a node is was read before its next use writes that |
 //! | begin and end of a use: store | node `life` | Release | enter's load and its failure, Acquire | who meets another use sees that no word names the former: it looks again at something new, not at the same for ever |
-//! | take, put: compare-and-set | `free` | Acquire, Release | each other | the node as its last user left it |
+//! | take: load, and on failure | `free` | Acquire | put | the node as its last user left it |
+//! | take: compare-and-set | `free` | Acquire | | no model tells it from Relaxed: it finds what was loaded |
+//! | put: compare-and-set | `free` | Release | take | as above |
 //! | get: load | chunk | Acquire | grow: compare-and-set, Release | the nodes are built |
 //!
 //! # Limits
