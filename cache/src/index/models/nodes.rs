@@ -4,7 +4,7 @@ use folio_sync::test_util::{Model, model};
 
 use super::*;
 use crate::index::node::Closed;
-use crate::index::unlink_node;
+use crate::index::{Entered, enter_or_link, unlink_node};
 
 /// A page of the first leaf of region 0 of ledger 1, its neighbour there, and a page of the region's other leaf.
 const AT: PageKey = key(0);
@@ -69,19 +69,22 @@ fn leaf_sealed_under_an_inserter() {
     });
 }
 
+/// A leaf of `AT` that was sealed and not taken out, and its place.
+fn sealed_leaf(shelf: &Shelf) -> (NodeRef, u32, usize) {
+    let page = shelf.open(AT);
+    let leaf = shelf.0.leaves.get(page.leaf);
+    assert_eq!(page.page.give_back(1), Fate::Sealed);
+    assert!(page.unlink(&leaf.words[AT.page_at()]));
+    let (head, at) = leaf.place();
+    (leaf.leave(page.leaf).unwrap(), head, at)
+}
+
 /// I13: a leaf is sealed and its sealer comes late to take it out: one of two inserters takes it out instead.
 #[test]
 fn sealed_leaf_two_helpers() {
     model("sealed leaf, two helpers", || {
         let (shelf, beside) = with([BESIDE]);
-        let (leaf, head, at) = {
-            let page = shelf.open(AT);
-            let leaf = shelf.0.leaves.get(page.leaf);
-            assert_eq!(page.page.give_back(1), Fate::Sealed);
-            assert!(page.unlink(&leaf.words[AT.page_at()]));
-            let (head, at) = leaf.place();
-            (leaf.leave(page.leaf).unwrap(), head, at)
-        };
+        let (leaf, head, at) = sealed_leaf(&shelf);
         let helpers = [AT, NEIGHBOUR].map(|key| {
             let fresh = page(key);
             spawn(&shelf, move |shelf| assert!(matches!(shelf.0.link(fresh), Link::Linked(_))))
@@ -92,6 +95,29 @@ fn sealed_leaf_two_helpers() {
         for key in [AT, NEIGHBOUR] {
             shelf.close(&shelf.0.find(key).expect("what was linked is found"));
         }
+        shelf.close_all(beside);
+        shelf.end();
+    });
+}
+
+/// I13: who meets a sealed leaf once finds it gone then, whether it or the sealer took it out.
+#[test]
+fn sealed_leaf_met_once() {
+    Model::new("sealed leaf met once").at_every_step().check(|| {
+        let (shelf, beside) = with([BESIDE]);
+        let (leaf, head, at) = sealed_leaf(&shelf);
+        let seals = spawn(&shelf, move |shelf| shelf.0.unlink_leaf(leaf, head, at));
+        let entered = shelf.0.enter_head(AT);
+        assert_eq!(entered.number(), head);
+        let word = &shelf.0.heads.get(head).words[at];
+        let unlink = |leaf| shelf.0.unlink_leaf(leaf, head, at);
+        match enter_or_link(word, &shelf.0.leaves, head, at, (AT.ledger, AT.region()), unlink) {
+            None => shelf.0.leave_head(head),
+            Some(Entered::Linked(fresh)) => shelf.0.leave_leaf(fresh),
+            Some(Entered::Found(_)) => panic!("a sealed leaf was entered"),
+        }
+        assert_ne!(word.load(Ordering::Relaxed), leaf.0, "it is gone");
+        seals.join().unwrap();
         shelf.close_all(beside);
         shelf.end();
     });
