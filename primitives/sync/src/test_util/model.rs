@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::{addresses, inject};
 #[cfg(loom)]
 use super::tracked::register;
+use super::{addresses, inject};
 
 /// The fewest executions below which a model is taken to see nothing.
 const FEWEST: u64 = 20;
