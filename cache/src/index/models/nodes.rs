@@ -123,7 +123,7 @@ fn sealed_leaf_met_once() {
     });
 }
 
-/// I14: a leaf is used again, for another region, while a reader stands in it: the reader misses.
+/// I13: a leaf is used again, for another region, while a reader stands in it: the reader misses.
 #[test]
 fn leaf_reused_under_a_reader() {
     Model::new("leaf re-used under a reader").at_every_step().check(|| {
@@ -203,7 +203,7 @@ fn two_heads_one_word() {
     });
 }
 
-/// I13, I14: a head that has another one below it loses its last leaf: it stays, and who goes through it finds what is below.
+/// I13: a head that has another one below it loses its last leaf: it stays, and who goes through it finds what is below.
 #[test]
 fn head_with_another_below_it() {
     Model::new("a head without leaves keeps the one below").at_every_step().check(|| {
@@ -276,7 +276,7 @@ fn sealed_head_two_helpers() {
     });
 }
 
-/// I14: both heads on a reader's way go, and come back the other way round, while it is on its way.
+/// I13: both heads on a reader's way go, and come back the other way round, while it is on its way.
 #[test]
 fn heads_reused_under_a_reader() {
     model("heads re-used under a reader on its way down", || {

@@ -18,7 +18,7 @@ fn with_leaf() -> (Arc<Shelf>, Owned<Tracked<u32>>) {
     (shelf, beside)
 }
 
-/// I13: the removal of a page's last value seals it while another thread inserts: the value goes into this page or into the next one, and is
+/// I14: the removal of a page's last value seals it while another thread inserts: the value goes into this page or into the next one, and is
 /// found.
 #[test]
 fn insert_against_seal() {
@@ -34,7 +34,7 @@ fn insert_against_seal() {
     });
 }
 
-/// I13: two inserters meet a page that is sealed: one makes the next page, and both have a reservation in it.
+/// I14: two inserters meet a page that is sealed: one makes the next page, and both have a reservation in it.
 #[test]
 fn two_inserters_meet_one_seal() {
     model("two inserters meet one seal", || {
@@ -52,7 +52,7 @@ fn two_inserters_meet_one_seal() {
     });
 }
 
-/// I13: two inserters of one position and a remover: whoever is the last one to have something in the page takes it out.
+/// I14, I15: two inserters of one position and a remover: whoever is the last one to have something in the page takes it out.
 #[test]
 fn loser_is_last_out() {
     model("two inserters and a remover, the loser last out", || {
@@ -74,7 +74,7 @@ fn loser_is_last_out() {
     });
 }
 
-/// I13: a page is sealed and its sealer comes late to take it out: an inserter takes it out instead, and a reader sees the next one or none.
+/// I14: a page is sealed and its sealer comes late to take it out: an inserter takes it out instead, and a reader sees the next one or none.
 #[test]
 fn sealer_is_stalled() {
     model("sealed page, the sealer stalled", || {
@@ -94,7 +94,7 @@ fn sealer_is_stalled() {
     });
 }
 
-/// I14: a page is replaced by another one while a reader is between its word and its values.
+/// I9, I13: a page is replaced by another one while a reader is between its word and its values.
 #[test]
 fn replaced_under_a_reader() {
     model("page replaced while a reader is in the node", || {
@@ -111,7 +111,7 @@ fn replaced_under_a_reader() {
     });
 }
 
-/// I14: the same with two readers, who hold the page and look at nothing in it.
+/// I9: the same with two readers, who hold the page and look at nothing in it.
 #[test]
 fn replaced_under_two_readers() {
     model("page replaced while two readers are in the node", || {
@@ -129,7 +129,7 @@ fn replaced_under_two_readers() {
     });
 }
 
-/// I14: readers leave while the page is taken out: by its word or, when that names it no more, by a reference.
+/// I9: readers leave while the page is taken out: by its word or, when that names it no more, by a reference.
 #[test]
 fn counts_become_references() {
     model("counts become references while readers leave", || {
@@ -146,7 +146,7 @@ fn counts_become_references() {
     });
 }
 
-/// I14: the same, with every third weak compare-and-set failing.
+/// I9: the same, with every third weak compare-and-set failing.
 #[test]
 fn counts_with_spurious_failures() {
     Model::new("counts become references, with spurious failures").at_every_step().check(|| {
@@ -166,7 +166,7 @@ fn counts_with_spurious_failures() {
 /// How many readers had a reference of their own in all executions of a model.
 static OWNED: AtomicUsize = AtomicUsize::new(0);
 
-/// I14: a reader that finds as many as can be counted takes a reference of its own, while the page is taken out.
+/// I9: a reader that finds as many as can be counted takes a reference of its own, while the page is taken out.
 #[test]
 fn one_reader_too_many() {
     Model::new("a reader takes a reference, since many are counted").at_every_step().check(|| {
@@ -189,7 +189,7 @@ fn one_reader_too_many() {
     assert!(OWNED.load(Ordering::Relaxed) > 0, "some reader takes a reference of its own");
 }
 
-/// I23: an index is dropped that still has pages, by whoever has it last.
+/// I15: an index is dropped that still has pages, by whoever has it last.
 #[test]
 fn dropped_with_pages() {
     Model::new("drop of an index that still has pages").at_every_step().check(|| {

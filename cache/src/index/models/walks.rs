@@ -36,7 +36,7 @@ impl Shelf {
     }
 }
 
-/// I17: a leaf is used again, for another ledger, while a removal walk stands in it: nothing of that ledger is removed.
+/// I12, I17: a leaf is used again, for another ledger, while a removal walk stands in it: nothing of that ledger is removed.
 #[test]
 fn leaf_reused_under_a_removal() {
     model("leaf re-used under a removal walk", || {
@@ -60,7 +60,7 @@ fn leaf_reused_under_a_removal() {
     });
 }
 
-/// I17: two removal walks, and an insert by somebody who keeps a reservation: each value is removed once.
+/// I11, I12: two removal walks, and an insert by somebody who keeps a reservation: each value is removed once.
 #[test]
 fn two_walks_and_an_insert() {
     model("two removal walks, insert with an open run", || {
@@ -79,7 +79,7 @@ fn two_walks_and_an_insert() {
     });
 }
 
-/// I16, I17: a walk reads two pages while both are cleared: what it sees was there, in order.
+/// I11, I17: a walk reads two pages while both are cleared: what it sees was there, in order.
 #[test]
 fn read_against_clear() {
     model("visit against clear, two pages", || {
@@ -96,7 +96,7 @@ fn read_against_clear() {
     });
 }
 
-/// I16: a walk over everything meets a page that stays, though the head above it loses its leaves and the leaf its other page.
+/// I17: a walk over everything meets a page that stays, though the head above it loses its leaves and the leaf its other page.
 #[test]
 fn what_stays_is_met() {
     model("a walk meets what stays", || {
@@ -117,7 +117,7 @@ fn what_stays_is_met() {
     });
 }
 
-/// I16: a walk over everything, while the first heads are linked, one below the other.
+/// I17: a walk over everything, while the first heads are linked, one below the other.
 #[test]
 fn heads_linked_under_a_walk() {
     Model::new("heads linked under a walk").at_every_step().check(|| {
