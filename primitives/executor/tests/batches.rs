@@ -264,16 +264,16 @@ fn is_inside_is_said_inside_a_task_and_a_job_of_the_delegate_only() {
 struct Ends {
     seen: Log<Option<u64>>,
     panics: bool,
-    /// What the second task shuts.
-    shuts: Arc<OnceLock<std::sync::Weak<BatchingExecutor<u64>>>>,
+    /// What the second task calls.
+    second: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl Handler<u64> for Ends {
     fn run(&mut self, task: u64) {
         self.seen.push(Some(task));
         assert!(!self.panics || task != 2, "the second task");
-        if let Some(executor) = self.shuts.get().filter(|_| task == 2) {
-            executor.upgrade().unwrap().shutdown_now();
+        if let Some(call) = self.second.get().filter(|_| task == 2) {
+            call();
         }
     }
 
@@ -316,9 +316,10 @@ fn the_end_of_a_batch_is_told_though_a_task_panics_and_its_own_panic_stops_nothi
 fn the_end_of_a_batch_is_told_when_the_executor_is_shut_while_it_runs() {
     let (delegate, seen) = (ManualExecutor::new(), Log::new());
     let handler = Ends { seen: seen.clone(), ..Ends::default() };
-    let shuts = Arc::clone(&handler.shuts);
+    let second = Arc::clone(&handler.second);
     let executor = Arc::new(BatchingExecutor::handled_by(handler).build(delegate.clone()).unwrap());
-    assert!(shuts.set(Arc::downgrade(&executor)).is_ok());
+    let itself = Arc::downgrade(&executor);
+    assert!(second.set(Box::new(move || drop(itself.upgrade().unwrap().shutdown_now()))).is_ok());
     (1..=3).for_each(|task| executor.submit(task).unwrap());
     delegate.run_all();
     assert_eq!(seen.take(), [Some(1), Some(2), None], "the third is given back");
