@@ -181,7 +181,7 @@ impl<V> Core<V> {
     #[inline]
     pub(crate) fn visit(&self, position: Position, mut visit: impl FnMut(&Entry<V>)) -> bool {
         let (key, slot) = PageKey::of(position);
-        let Some(linked) = self.index.find(key) else { return false };
+        let Some(linked) = self.index.find_to_read(key, slot) else { return false };
         self.read(&linked, 1 << slot, |_, entry| visit(entry)) != 0
     }
 

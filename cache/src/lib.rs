@@ -57,6 +57,7 @@ mod error;
 pub mod eviction;
 mod index;
 mod inserter;
+mod near;
 pub mod page;
 mod range;
 mod size;

@@ -8,6 +8,7 @@ use folio_sync::cell::UnsafeCell;
 use folio_sync::step;
 
 use super::key::PageKey;
+use crate::near;
 use crate::page::Page;
 use crate::size::MOST_COUNTED;
 
@@ -56,6 +57,12 @@ fn address<T>(page: NonNull<Linked<T>>) -> u64 {
 #[inline]
 fn names<T>(word: u64, page: NonNull<Linked<T>>) -> bool {
     word & !READERS == address(page)
+}
+
+/// The page that a word names; null if it names none.
+#[inline]
+fn named<T>(word: u64) -> *mut Linked<T> {
+    ptr::with_exposed_provenance_mut(usize::try_from(word >> READER_BITS).expect("an address fits"))
 }
 
 impl<T> Linked<T> {
@@ -128,6 +135,17 @@ impl<T> Linked<T> {
     }
 }
 
+/// Has the processor fetch the line of a page's words and that of a slot, of the page that a word names, if any.
+///
+/// A read-modify-write waits for what it works on: without this, the slot would be fetched only after the words of its page have arrived.
+#[inline]
+pub(super) fn bring_near<T>(word: &AtomicU64, slot: u32) {
+    // Relaxed: what is fetched is not read.
+    let page = named::<T>(word.load(Ordering::Relaxed));
+    near::fetch(page);
+    near::fetch(page.wrapping_byte_add(std::mem::offset_of!(Linked<T>, page) + Page::<T>::place_of(slot)));
+}
+
 /// Gives up references; whoever gives up the last frees the page.
 ///
 /// # Safety
@@ -172,10 +190,8 @@ impl<'a, T> Counted<'a, T> {
                 Err(now) => found = now,
             }
         }
-        let address = usize::try_from(found >> READER_BITS).expect("an address fits");
-        let page = ptr::with_exposed_provenance_mut::<Linked<T>>(address);
         // SAFETY: the word named a page, whose address is not null.
-        let page = unsafe { NonNull::new_unchecked(page) };
+        let page = unsafe { NonNull::new_unchecked(named(found)) };
         let counted = Self { page, word: Some(word) };
         counted.alive.with(|_| ());
         if found & READERS >= MOST_COUNTED {

@@ -118,6 +118,15 @@ impl<T> Index<T> {
         Self::page(leaf, key)
     }
 
+    /// As [`find`](Self::find), for a reader of one slot: what it needs of the page is on its way before the page is entered.
+    #[inline]
+    pub(crate) fn find_to_read(&self, key: PageKey, slot: u32) -> Option<Counted<'_, T>> {
+        let head = self.head(key)?;
+        let leaf = self.leaf(head, key.leaf_at())?;
+        linked::bring_near::<T>(&leaf.words[key.page_at()], slot);
+        Self::page(leaf, key)
+    }
+
     /// The head of the region of this key.
     #[inline]
     fn head(&self, key: PageKey) -> Option<&Node> {

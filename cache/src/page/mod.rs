@@ -181,6 +181,12 @@ impl<T> Page<T> {
         }
     }
 
+    /// Where in a page a slot lies, in bytes.
+    #[inline]
+    pub(crate) const fn place_of(slot: u32) -> usize {
+        std::mem::offset_of!(Self, slots) + slot as usize * size_of::<UnsafeCell<MaybeUninit<T>>>()
+    }
+
     /// Reserves room for as many inserts.
     ///
     /// # Errors
