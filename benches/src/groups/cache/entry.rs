@@ -130,8 +130,9 @@ impl Entry {
     }
 }
 
-/// The owner of a buffer of no bytes.
+/// The owner of a buffer of no bytes, whose count has a cache line to itself: two threads that each have a buffer share nothing by it.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Nothing;
 
 impl AsRef<[u8]> for Nothing {
