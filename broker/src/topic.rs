@@ -68,6 +68,14 @@ impl<T: Send + 'static> Topic<T> {
         self.ledger.append(payload, token);
     }
 
+    /// How many published messages the slowest subscription has not read yet: by this, whoever publishes much can hold back until it has caught up.
+    ///
+    /// What a subscription holds for consumers without permits is read. It looks at each subscription, under a short lock.
+    #[inline]
+    pub fn unread(&self) -> u64 {
+        self.ledger.unread()
+    }
+
     /// Opens a subscription of these consumers, which dispatches on `executor`. None of them has permits yet.
     ///
     /// # Errors

@@ -53,6 +53,17 @@ impl CursorCore {
         self.first_left.load(Ordering::Relaxed)
     }
 
+    /// The number of the next entry to read, which is not before the first that is not deleted.
+    fn position(&self) -> i64 {
+        // Relaxed: a number.
+        self.next.load(Ordering::Relaxed).max(self.first_left())
+    }
+
+    /// How many confirmed entries are not read yet.
+    pub(crate) fn backlog(&self) -> u64 {
+        u64::try_from(self.tail.confirmed() - self.position()).unwrap_or(0)
+    }
+
     /// Calls the listener.
     pub(crate) fn tell(&self) {
         (self.more)();
@@ -106,8 +117,7 @@ impl Cursor {
 
     /// The number of the next entry to read, which is not before the first that is not deleted.
     pub fn position(&self) -> i64 {
-        // Relaxed: a number.
-        self.core.next.load(Ordering::Relaxed).max(self.core.first_left())
+        self.core.position()
     }
 
     /// Reads from this entry on, or from the first that is not deleted if that is later.
@@ -118,7 +128,7 @@ impl Cursor {
 
     /// How many confirmed entries are not read yet.
     pub fn backlog(&self) -> u64 {
-        u64::try_from(self.core.tail.confirmed() - self.position()).unwrap_or(0)
+        self.core.backlog()
     }
 
     /// The number of the first entry that is not deleted: all before it are.

@@ -110,6 +110,11 @@ impl Core {
         waiting.extend(cursors.open.iter().filter(|cursor| cursor.tail.confirm(confirmed)).map(Arc::clone));
     }
 
+    /// How far the slowest cursor is behind.
+    fn unread(&self) -> u64 {
+        self.cursors.lock().open.iter().map(|cursor| cursor.backlog()).max().unwrap_or(0)
+    }
+
     /// Lets the cursors know that nothing comes any more, and tells those that wait.
     fn end(&self) {
         let mut cursors = self.cursors.lock();
@@ -295,6 +300,11 @@ impl<T: Send + 'static> Ledger<T> {
     pub fn confirmed(&self) -> i64 {
         // Acquire: the entries can be read; pairs with the Release of the worker.
         self.core.confirmed.load(Ordering::Acquire)
+    }
+
+    /// How many confirmed entries the slowest cursor has not read yet; 0 without cursors. It looks at each cursor, under a short lock.
+    pub fn unread(&self) -> u64 {
+        self.core.unread()
     }
 
     /// A worker beside the ledger's own.

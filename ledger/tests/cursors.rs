@@ -40,6 +40,22 @@ fn a_cursor_begins_where_it_is_told() {
 }
 
 #[test]
+fn what_the_slowest_cursor_has_not_read_is_unread() {
+    let scene = Scene::new();
+    scene.fill(0..10);
+    assert_eq!(scene.ledger.unread(), 0, "nobody reads");
+    let (slow, fast) = (scene.cursor(2).0, scene.cursor(0).0);
+    assert_eq!(scene.ledger.unread(), 10);
+    read_all(&fast);
+    assert_eq!(scene.ledger.unread(), 8, "the other one begins with the third");
+    scene.fill(10..15);
+    assert_eq!(read(&slow, 4), Ok(entries(2..6)));
+    assert_eq!(scene.ledger.unread(), 9);
+    drop(slow);
+    assert_eq!(scene.ledger.unread(), 5);
+}
+
+#[test]
 fn a_cursor_at_the_farthest_place_is_one() {
     let scene = Scene::new();
     let cursor = scene.cursor(i64::MAX).0;

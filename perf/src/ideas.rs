@@ -25,9 +25,11 @@ pub struct Comparison {
 
 impl Comparison {
     /// With all ideas, without each of them, and as brokers did before: affine, single and uncached.
+    ///
+    /// Producers never hold back: who cannot keep up is to be seen.
     pub fn new(base: &Settings) -> Self {
         let variant = |name, change: fn(&mut Settings)| {
-            let mut settings = base.clone();
+            let mut settings = Settings { max_unread: 0, ..base.clone() };
             change(&mut settings);
             Variant { name, settings, reports: Vec::new() }
         };

@@ -131,7 +131,7 @@ impl Driver<'_> {
             for producer in &mut producers {
                 progress |= self.see(producer, &mut latency);
                 let room = (outstanding - (producer.sent - producer.seen)).min(left);
-                if room > 0 {
+                if room > 0 && !self.holds_back() {
                     let now = self.clock.now().as_nanos();
                     for _ in 0..room {
                         let plants = left <= messages - plant_at.min(messages);
@@ -165,6 +165,11 @@ impl Driver<'_> {
             keys: producers.into_iter().map(|producer| (producer.id, producer.keys)).collect(),
             latency,
         }
+    }
+
+    /// Whether the subscription has so much to read that nothing more is to be published for now.
+    fn holds_back(&self) -> bool {
+        self.settings.max_unread != 0 && self.topic.unread() > self.settings.max_unread
     }
 
     /// Sees what was acknowledged; whether there was something.

@@ -116,6 +116,9 @@ impl fmt::Display for Report {
             "producers x outstanding, consumers",
             format!("{} x {}, {}", settings.producers, settings.outstanding, settings.consumers),
         )?;
+        let most = settings.max_unread;
+        let hold = if most == 0 { "never".to_owned() } else { format!("above {most} unread") };
+        row(f, "producers hold back", hold)?;
         row(
             f,
             "completion, hand-over, cache",

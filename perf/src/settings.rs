@@ -98,6 +98,8 @@ pub struct Settings {
     pub consumers: usize,
     /// How many messages each consumer gives permits for.
     pub receive_queue: u32,
+    /// How many messages the subscription may have unread before producers hold back; 0 for as many as there are.
+    pub max_unread: u64,
     /// Threads that drive the producers.
     pub producer_threads: usize,
     /// Threads that drive the consumers.
@@ -119,6 +121,8 @@ pub struct Settings {
 impl Settings {
     /// Messages of a run that takes some seconds.
     pub const SMALL: u64 = 2_000_000;
+    /// How many messages may be unread by default: about what is published in some hundredths of a second.
+    pub const MAX_UNREAD: u64 = 50_000;
     /// Messages of a full run.
     pub const FULL: u64 = 12_000_000;
 
@@ -136,6 +140,7 @@ impl Settings {
             keys_per_producer: 200,
             consumers,
             receive_queue,
+            max_unread: Self::MAX_UNREAD,
             producer_threads: 1,
             consumer_threads: 1,
             completion: Completion::Inline,

@@ -52,6 +52,16 @@ fn each_scenario_is_correct() {
 }
 
 #[test]
+fn producers_hold_back_while_much_is_unread() {
+    let mut settings = settings(Scenario::ReadCompletionIsolation);
+    (settings.producers, settings.outstanding, settings.receive_queue) = (10, 1, 100);
+    settings.max_unread = 50;
+    let report = correct(&settings);
+    // Unread as the last producer looked, each producer's one message, and what the consumer has.
+    assert!(report.most_backlog <= 50 + 10 + 100, "{} were on their way", report.most_backlog);
+}
+
+#[test]
 fn each_switch_is_correct() {
     for scenario in Scenario::ALL {
         let mut affine = settings(scenario);

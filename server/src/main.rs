@@ -50,6 +50,9 @@ struct Run {
     scenario: Option<Scenario>,
     #[command(flatten)]
     size: Size,
+    /// Producers hold back while the subscription has more unread messages; 0: never.
+    #[arg(long, default_value_t = Settings::MAX_UNREAD)]
+    max_unread: u64,
     /// Where reads complete: on the thread that asks, or on the ledger's worker.
     #[arg(long, value_enum, default_value_t = CompletionName::Inline)]
     completion: CompletionName,
@@ -177,6 +180,7 @@ fn run_scenarios(options: &Run) -> Result<bool, RunError> {
     let mut good = true;
     for scenario in scenarios {
         let mut settings = options.size.settings(scenario);
+        settings.max_unread = options.max_unread;
         settings.completion = match options.completion {
             CompletionName::Inline => Completion::Inline,
             CompletionName::Affine => Completion::Affine,
