@@ -1,6 +1,7 @@
 //! What a message of a scenario carries: who sent it, in which place of which order, when, and whether it arrived whole.
 
 use bytes::Bytes;
+use twox_hash::XxHash3_64;
 
 /// Bytes of a message.
 pub const LEN: usize = 128;
@@ -12,7 +13,7 @@ const SEQUENCE: usize = 8;
 const KEY_SEQUENCE: usize = 16;
 const SENT: usize = 20;
 /// At the end, so that one pass over what is before it makes it.
-const CHECKSUM: usize = LEN - 4;
+const CHECKSUM: usize = LEN - 8;
 
 /// The fields of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub fn encode_bytes(fields: &Fields) -> [u8; LEN] {
 /// The fields of a message; none if it is not one, or did not arrive whole.
 pub fn decode(payload: &[u8]) -> Option<Fields> {
     let bytes: &[u8; LEN] = payload.try_into().ok()?;
-    if u32::from_le_bytes(get(bytes, CHECKSUM)) != checksum(bytes) {
+    if u64::from_le_bytes(get(bytes, CHECKSUM)) != checksum(bytes) {
         return None;
     }
     Some(Fields {
@@ -67,9 +68,9 @@ pub fn key_of(payload: &[u8]) -> &[u8] {
     payload.get(KEY..KEY + 4).unwrap_or(payload)
 }
 
-/// CRC-32C of all that is before the checksum.
-fn checksum(bytes: &[u8; LEN]) -> u32 {
-    crc32c::crc32c(&bytes[..CHECKSUM])
+/// XXH3 of all that is before the checksum: for so few bytes it takes half the time of a CRC, each step of which waits for the one before.
+fn checksum(bytes: &[u8; LEN]) -> u64 {
+    XxHash3_64::oneshot(&bytes[..CHECKSUM])
 }
 
 fn put<const N: usize>(bytes: &mut [u8; LEN], at: usize, field: [u8; N]) {

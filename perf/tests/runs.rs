@@ -54,7 +54,8 @@ fn each_scenario_is_correct() {
 #[test]
 fn producers_hold_back_while_much_is_unread() {
     let mut settings = settings(Scenario::ReadCompletionIsolation);
-    (settings.producers, settings.outstanding, settings.receive_queue) = (10, 1, 100);
+    (settings.messages, settings.producers, settings.outstanding) = (5_000, 10, 1);
+    settings.receive_queue = 100;
     settings.max_unread = 50;
     let report = correct(&settings);
     // Unread as the last producer looked, each producer's one message, and what the consumer has.
