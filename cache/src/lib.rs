@@ -59,6 +59,7 @@ mod index;
 mod inserter;
 mod near;
 pub mod page;
+pub mod permits;
 mod range;
 mod size;
 mod weigh;
@@ -73,6 +74,7 @@ pub use cache::RangeCache;
 pub use error::{NotInserted, Reason};
 pub use eviction::{EvictError, Evicted, EvictionOptions, EvictionQueue};
 pub use inserter::Inserter;
+pub use permits::{Acquired, Permit, PermitError, PermitOptions, PermitSnapshot, ReadPermits};
 pub use range::Position;
 pub use weigh::Weigh;
 
