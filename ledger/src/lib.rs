@@ -15,6 +15,8 @@ mod ledger;
 mod models;
 mod position;
 mod storage;
+#[cfg(not(any(loom, shuttle)))]
+pub mod store;
 mod tail;
 
 pub use append::{AppendSink, Callbacks};
