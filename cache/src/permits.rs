@@ -364,6 +364,13 @@ impl ReadPermits {
         }))
     }
 
+    /// A permit for this many bytes if there is room, and nobody waits; allocates nothing, and never waits.
+    pub fn try_acquire(&self, bytes: u64) -> Option<Permit> {
+        let budget = self.0.budget();
+        let cut = bytes.min(budget);
+        step!("permits.take", self.0.word.take(cut, budget)).then(|| Shared::permit(&self.0, cut))
+    }
+
     /// Asks for this many bytes.
     ///
     /// If there is room, and nobody waits, the permit is in the answer, and `granted` is dropped. If there is not, `granted` runs once, later, with a
@@ -380,12 +387,10 @@ impl ReadPermits {
         bytes: u64,
         granted: impl FnOnce(Result<Permit, PermitError>) + Send + 'static,
     ) -> Result<Acquired, PermitError> {
-        let shared = &self.0;
-        let budget = shared.budget();
-        let cut = bytes.min(budget);
-        if step!("permits.take", shared.word.take(cut, budget)) {
-            return Ok(Acquired::Now(Shared::permit(shared, cut)));
+        if let Some(permit) = self.try_acquire(bytes) {
+            return Ok(Acquired::Now(permit));
         }
+        let shared = &self.0;
         let mut granted: Option<Granted> = Some(Box::new(granted));
         let entered = Shared::enter(shared, bytes, &mut granted).and_then(|entered| match entered {
             Entered::Granted(permit) => Ok(Acquired::Now(permit)),

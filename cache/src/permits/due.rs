@@ -57,7 +57,7 @@ pub(super) fn settle(mut due: VecDeque<Due>) {
         owed.get_or_insert_default().append(&mut due);
         begins
     });
-    if begun == Ok(true) {
+    if matches!(begun, Ok(true)) {
         while let Some(next) = next() {
             next.run();
         }
