@@ -95,19 +95,31 @@ impl fmt::Display for Comparison {
         let median =
             |variant: &Variant, of: fn(&Report) -> f64| spread(variant.reports.iter().map(of).collect());
         let first = self.variants.first().and_then(|variant| median(variant, Report::egress));
+        let mut unsteady = false;
         for variant in &self.variants {
             let Some((egress, least, most)) = median(variant, Report::egress) else { continue };
+            let without = variant.reports.iter().filter(|report| report.window.is_none()).count();
+            unsteady |= without > 0;
             let backlog = median(variant, |report| report.most_backlog as f64).unwrap_or_default();
             let cpu = median(variant, |report| report.cpu_nanos).unwrap_or_default();
             writeln!(
                 f,
                 "{:<26} {:>32} {:>10.2} {:>24} {:>18.0}",
                 variant.name,
-                format!("{:.0} ({:.0} to {:.0})", egress / 1e3, least / 1e3, most / 1e3),
+                format!(
+                    "{}{:.0} ({:.0} to {:.0})",
+                    if without > 0 { "* " } else { "" },
+                    egress / 1e3,
+                    least / 1e3,
+                    most / 1e3
+                ),
                 egress / first.unwrap_or_default().0,
                 format!("{:.0} ({:.0} to {:.0})", backlog.0, backlog.1, backlog.2),
                 cpu.0
             )?;
+        }
+        if unsteady {
+            f.write_str("* A run was too short for a steady window: its egress is that of the whole run, begin and end included.\n")?;
         }
         for report in self.variants.iter().flat_map(|variant| &variant.reports) {
             if !report.verdict.is_good() {

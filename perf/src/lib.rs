@@ -21,7 +21,7 @@ pub mod stages;
 pub mod verify;
 mod window;
 
-pub use report::{Report, Verdict};
+pub use report::{KeptUp, Report, Verdict};
 pub use run::{RunError, run};
 pub use settings::{Cache, Completion, Handover, Plant, Scenario, Settings};
 pub use window::Window;

@@ -79,8 +79,6 @@ struct Producer {
     /// How many messages each of its keys has.
     keys: Vec<u32>,
     random: u64,
-    /// A message that is held back, to be sent after the next one of its key.
-    held: Option<(u32, Bytes, Token)>,
 }
 
 /// What a thread of producers leaves behind.
@@ -117,13 +115,13 @@ impl Driver<'_> {
                 sent_nanos: [0; RING],
                 keys: vec![0; settings.keys_per_producer as usize],
                 random: settings.seed ^ u64::from(id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-                held: None,
             })
             .collect();
         let outstanding = u64::from(settings.outstanding).min(RING as u64);
         let mut left = messages;
-        // Only the first thread plants.
-        let mut plant_at = if first == 0 && settings.plant.is_some() { messages / 2 } else { u64::MAX };
+        // Only the first thread plants: with the first message of the second half, and while there is room for those that it needs.
+        let mut plant = settings.plant.filter(|_| first == 0);
+        let plant_from = plant.map_or(0, |plant| messages.div_ceil(2).max(plant.needs()));
         let mut idle = 0;
         while !self.stop.load(Ordering::Acquire) {
             let mut progress = false;
@@ -133,23 +131,25 @@ impl Driver<'_> {
                 let room = (outstanding - (producer.sent - producer.seen)).min(left);
                 if room > 0 && !self.holds_back() {
                     let now = self.clock.now().as_nanos();
-                    for _ in 0..room {
-                        let plants = left <= messages - plant_at.min(messages);
-                        let plant = settings.plant.filter(|_| plants);
-                        if plants {
-                            plant_at = u64::MAX;
-                        }
-                        self.send(producer, now, plant);
-                        left -= 1;
+                    let mut to_send = room;
+                    while to_send > 0 {
+                        let sent = match plant.take_if(|_| left <= plant_from) {
+                            None => self.send(producer, now),
+                            Some(fault) if fault.needs() <= to_send => self.plant(producer, now, fault),
+                            Some(fault) => {
+                                // Nobody sends until one of them has the room: it comes, since all of its messages are acknowledged.
+                                plant = Some(fault);
+                                break;
+                            }
+                        };
+                        to_send -= sent;
+                        left -= sent;
+                        progress = true;
                     }
-                    progress = true;
                 }
                 all_seen &= producer.seen == producer.sent;
             }
             if left == 0 {
-                for producer in &mut producers {
-                    self.release(producer, None);
-                }
                 self.sent_all.store(true, Ordering::Release);
                 if all_seen {
                     break;
@@ -186,56 +186,60 @@ impl Driver<'_> {
         !fresh.is_empty()
     }
 
-    fn send(&self, producer: &mut Producer, now: u64, plant: Option<Plant>) {
+    /// Sends a message; how many that are.
+    fn send(&self, producer: &mut Producer, now: u64) -> u64 {
         // xorshift64*
         producer.random ^= producer.random >> 12;
         producer.random ^= producer.random << 25;
         producer.random ^= producer.random >> 27;
         let random = producer.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        let at = usize::try_from(random % u64::from(self.settings.keys_per_producer)).unwrap_or(0);
-        let at =
-            producer.held.as_ref().map_or(at, |(key, ..)| (key % self.settings.keys_per_producer) as usize);
-        let fields = Fields {
-            key: producer.id * self.settings.keys_per_producer + u32::try_from(at).unwrap_or(0),
-            producer: producer.id,
-            sequence: producer.sent,
-            key_sequence: producer.keys[at],
-            sent_nanos: now,
-        };
-        producer.keys[at] += 1;
-        producer.sent_nanos[slot(producer.sent)] = now;
-        let token = Token { producer: producer.id, sequence: producer.sent };
-        producer.sent += 1;
-        match plant {
-            None => self.topic.publish(encode(&fields), token),
-            Some(Plant::Duplicate) => {
+        let at = random % u64::from(self.settings.keys_per_producer);
+        let (fields, token) = self.next(producer, u32::try_from(at).unwrap_or(0), now);
+        self.topic.publish(encode(&fields), token);
+        1
+    }
+
+    /// Sends messages of one key with a fault; how many that are.
+    fn plant(&self, producer: &mut Producer, now: u64, fault: Plant) -> u64 {
+        let (fields, token) = self.next(producer, 0, now);
+        match fault {
+            Plant::Duplicate => {
                 self.topic.publish(encode(&fields), token);
                 self.topic.publish(encode(&fields), token);
             }
-            Some(Plant::Swap) => {
-                producer.held = Some((fields.key, encode(&fields), token));
-                return;
+            Plant::Swap => {
+                let (later, token_of_later) = self.next(producer, 0, now);
+                self.topic.publish(encode(&later), token_of_later);
+                self.topic.publish(encode(&fields), token);
             }
-            Some(Plant::Loss) => {
+            Plant::Loss => {
                 let now = self.clock.now();
                 self.publishes.appended(token, Ok(Position { ledger: 0, entry: -1 }), now);
             }
-            Some(Plant::Corruption) => {
+            Plant::Corruption => {
                 let mut bytes = encode_bytes(&fields);
                 bytes[64] ^= 1;
                 self.topic.publish(Bytes::from_owner(bytes), token);
             }
         }
-        self.release(producer, Some(fields.key));
+        fault.needs()
     }
 
-    /// Sends a message that was held back, after the next one of its key or at the end.
-    fn release(&self, producer: &mut Producer, after: Option<u32>) {
-        if let Some((_, payload, token)) =
-            producer.held.take_if(|(key, ..)| after.is_none_or(|after| after == *key))
-        {
-            self.topic.publish(payload, token);
-        }
+    /// The producer's next message: of this one of its keys, to be sent now.
+    fn next(&self, producer: &mut Producer, at: u32, now: u64) -> (Fields, Token) {
+        let of_key = &mut producer.keys[at as usize];
+        let fields = Fields {
+            key: producer.id * self.settings.keys_per_producer + at,
+            producer: producer.id,
+            sequence: producer.sent,
+            key_sequence: *of_key,
+            sent_nanos: now,
+        };
+        *of_key += 1;
+        producer.sent_nanos[slot(producer.sent)] = now;
+        let token = Token { producer: producer.id, sequence: producer.sent };
+        producer.sent += 1;
+        (fields, token)
     }
 }
 

@@ -98,7 +98,57 @@ pub struct Report {
     pub end_to_end: Histogram<u64>,
 }
 
+/// How well consumers kept up with producers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptUp {
+    /// Messages received of those published, in the steady window.
+    pub egress: f64,
+    /// The most messages that were published and not received at any sample.
+    pub backlog: u64,
+    /// As many as may be outstanding, in receive queues, and published in 50 ms.
+    pub bound: u64,
+}
+
+impl KeptUp {
+    /// How much of what is published is received at least by who keeps up: the gate for the whole system.
+    pub const LEAST_EGRESS: f64 = 0.97;
+
+    /// Whether they did.
+    pub fn is_good(&self) -> bool {
+        self.egress >= Self::LEAST_EGRESS && self.backlog <= self.bound
+    }
+}
+
+impl fmt::Display for KeptUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { egress, backlog, bound } = self;
+        if self.is_good() {
+            write!(f, "yes: egress is {egress:.3} of ingress, the backlog within its bound of {bound}")
+        } else if backlog > bound {
+            write!(f, "no: the backlog came to {backlog}, above its bound of {bound}")
+        } else {
+            write!(f, "no: egress is {egress:.3} of ingress")
+        }
+    }
+}
+
 impl Report {
+    /// How well consumers kept up; unknown if the run was too short to have a steady window.
+    pub fn kept_up(&self) -> Option<KeptUp> {
+        let window = self.window?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count, of few messages"
+        )]
+        let in_50_ms = (window.ingress * 0.05) as u64;
+        Some(KeptUp {
+            egress: window.egress / window.ingress,
+            backlog: self.most_backlog,
+            bound: self.settings.on_their_way() + in_50_ms,
+        })
+    }
+
     /// Messages received a second in the steady window, or over the whole run if it has none.
     pub fn egress(&self) -> f64 {
         self.window.map_or(self.settings.messages as f64 / self.seconds, |window| window.egress)
@@ -142,6 +192,10 @@ impl fmt::Display for Report {
             }
             None => row(f, "steady window", "none: the run was too short".to_owned())?,
         }
+        let kept_up = self
+            .kept_up()
+            .map_or("not known: the run was too short".to_owned(), |kept_up| kept_up.to_string());
+        row(f, "consumers kept up", kept_up)?;
         row(f, "whole run", format!("{:.0} messages/s", settings.messages as f64 / self.seconds))?;
         row(f, "sampled maximum backlog", format!("{} (of {} samples)", self.most_backlog, self.samples))?;
         row(f, "processor time a message", format!("{:.0} ns, load included", self.cpu_nanos))?;
@@ -158,5 +212,23 @@ impl fmt::Display for Report {
             )?;
         }
         write!(f, "{}", self.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_kept_up_is_said_in_words() {
+        for (egress, backlog, good, says) in [
+            (0.99, 100, true, "yes: egress is 0.990 of ingress, the backlog within its bound of 100"),
+            (0.96, 100, false, "no: egress is 0.960 of ingress"),
+            (1.0, 101, false, "no: the backlog came to 101, above its bound of 100"),
+            (f64::NAN, 0, false, "no: egress is NaN of ingress"),
+        ] {
+            let kept_up = KeptUp { egress, backlog, bound: 100 };
+            assert_eq!((kept_up.is_good(), kept_up.to_string().as_str()), (good, says));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One run of a scenario.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -24,7 +25,7 @@ use crate::window::{EVERY, Sample, most_backlog, steady};
 /// A run in which nothing arrives for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a run could not begin.
+/// Why a run could not begin, or has no result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
@@ -32,12 +33,14 @@ pub enum RunError {
     Settings(String),
     /// The system did not start a thread.
     Thread(std::io::Error),
+    /// Messages did not arrive as they were sent.
+    Wrong(String),
 }
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Settings(why) => f.write_str(why),
+            Self::Settings(why) | Self::Wrong(why) => f.write_str(why),
             Self::Thread(error) => write!(f, "a thread did not start: {error}"),
         }
     }
@@ -77,8 +80,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
             .zip(&sent_all)
             .map(|(first, sent_all)| {
                 let threads = u32::try_from(settings.producer_threads).unwrap_or(1);
-                let share = settings.messages / u64::from(threads)
-                    + u64::from(u64::from(first) < settings.messages % u64::from(threads));
+                let share = share(settings, first);
                 let driver = Driver {
                     settings,
                     topic: &topic,
@@ -132,26 +134,50 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     })
 }
 
+/// How many messages the producers of a thread send.
+fn share(settings: &Settings, thread: u32) -> u64 {
+    let threads = settings.producer_threads as u64;
+    settings.messages / threads + u64::from(u64::from(thread) < settings.messages % threads)
+}
+
 fn check(settings: &Settings) -> Result<(), RunError> {
     let wrong = |why: &str| Err(RunError::Settings(why.to_owned()));
-    if settings.messages == 0 || settings.producers == 0 || settings.consumers == 0 {
-        return wrong("a run needs messages, producers and consumers");
+    if settings.producers == 0 || settings.consumers == 0 {
+        return wrong("a run needs producers and consumers");
+    }
+    if !(1..=Settings::MOST_MESSAGES).contains(&settings.messages) {
+        return wrong(&format!("a run has between 1 and {} messages", Settings::MOST_MESSAGES));
     }
     if !(1..=64).contains(&settings.outstanding) {
         return wrong("a producer has between 1 and 64 messages outstanding");
     }
-    if settings.keys_per_producer == 0 || settings.producers.checked_mul(settings.keys_per_producer).is_none()
-    {
-        return wrong("each producer needs keys, and all keys together have 32 bits");
+    let keys = settings.producers.saturating_mul(settings.keys_per_producer);
+    if !(1..=Settings::MOST_KEYS).contains(&keys) {
+        return wrong(&format!("each producer needs keys, of at most {} in all", Settings::MOST_KEYS));
     }
-    if settings.producer_threads == 0 || settings.consumer_threads == 0 || settings.receive_queue == 0 {
-        return wrong("a run needs threads, and consumers a receive queue");
+    let threads = 1..=Settings::MOST_THREADS;
+    if !threads.contains(&settings.producer_threads) || !threads.contains(&settings.consumer_threads) {
+        return wrong(&format!(
+            "between 1 and {} threads drive producers, and as many consumers",
+            Settings::MOST_THREADS
+        ));
+    }
+    if settings.receive_queue == 0 {
+        return wrong("consumers need a receive queue");
     }
     if settings.producer_threads > settings.producers as usize {
         return wrong("a thread of producers needs a producer");
     }
     if settings.scenario == Scenario::ReadCompletionIsolation && settings.consumers != 1 {
         return wrong("an exclusive subscription has one consumer");
+    }
+    if let Some(plant) = settings.plant {
+        let needs = plant.needs();
+        if share(settings, 0) < needs || u64::from(settings.outstanding) < needs {
+            return wrong(&format!(
+                "the fault {plant:?} takes {needs} messages of one producer at a time: it needs as many of the first thread, and as many outstanding"
+            ));
+        }
     }
     Ok(())
 }
@@ -276,7 +302,10 @@ fn watch(
         }
         if settings.progress && told.elapsed() > Duration::from_secs(1) {
             told = Instant::now();
-            eprintln!("  {at:5.1} s: {published} published, {received} received of {}", settings.messages);
+            let line =
+                format!("  {at:5.1} s: {published} published, {received} received of {}", settings.messages);
+            // Nobody may read it.
+            let _told = writeln!(std::io::stderr(), "{line}");
         }
         let stalled = progress.1.elapsed() > PATIENCE;
         if ended || stalled {

@@ -23,6 +23,16 @@ impl Scenario {
             Self::KeyShared => "key-shared-500x20",
         }
     }
+
+    /// What it does, in a line.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::ReadCompletionIsolation => {
+                "500 producers, one exclusive consumer with a receive queue of 50,000"
+            }
+            Self::KeyShared => "500 producers, 20 consumers that share keys, with receive queues of 1,000",
+        }
+    }
 }
 
 impl FromStr for Scenario {
@@ -81,6 +91,16 @@ pub enum Plant {
     Corruption,
 }
 
+impl Plant {
+    /// How many messages of one producer it takes.
+    pub const fn needs(self) -> u64 {
+        match self {
+            Self::Swap => 2,
+            Self::Duplicate | Self::Loss | Self::Corruption => 1,
+        }
+    }
+}
+
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -125,6 +145,12 @@ impl Settings {
     pub const MAX_UNREAD: u64 = 50_000;
     /// Messages of a full run.
     pub const FULL: u64 = 12_000_000;
+    /// The most messages of a run.
+    pub const MOST_MESSAGES: u64 = 1_000_000_000;
+    /// The most keys of a run, each of which takes some memory.
+    pub const MOST_KEYS: u32 = 16_000_000;
+    /// The most threads that drive producers, and that drive consumers.
+    pub const MOST_THREADS: usize = 64;
 
     /// A scenario, with the three ideas, as small as it is by default.
     pub fn new(scenario: Scenario) -> Self {
@@ -152,7 +178,7 @@ impl Settings {
         }
     }
 
-    /// The most messages that may be on their way at a time: what `backlog` is measured against.
+    /// The most messages that may be outstanding and in receive queues at a time.
     pub fn on_their_way(&self) -> u64 {
         u64::from(self.producers) * u64::from(self.outstanding)
             + self.consumers as u64 * u64::from(self.receive_queue)

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,6 +19,7 @@ use folio_sync::time::SystemClock;
 use folio_sync::{Executor, Job, Mutex, Rejected, SerialExecutor};
 
 use crate::payload::{self, Fields};
+use crate::run::RunError;
 use crate::verify::{Progress, Tracker};
 
 /// Messages that go the way together.
@@ -201,11 +203,22 @@ impl Consumer for Kept {
     }
 }
 
+/// How many batches may be taken through all stages.
+pub const BATCHES: RangeInclusive<usize> = 10..=100_000;
+
 /// Takes batches through all stages, and says what each costs.
 ///
 /// # Errors
-/// When the topic does not open or the messages do not arrive.
-pub fn stages(batches: usize) -> Result<Stages, String> {
+/// [`RunError`] when there are not as many batches as [may be](BATCHES), or messages do not arrive.
+pub fn stages(batches: usize) -> Result<Stages, RunError> {
+    if !BATCHES.contains(&batches) {
+        let (least, most) = (BATCHES.start(), BATCHES.end());
+        return Err(RunError::Settings(format!(
+            "between {least} and {most} batches are taken, not {batches}"
+        )));
+    }
+    let refused = |error: &dyn fmt::Display| RunError::Settings(error.to_string());
+    let wrong = |error: &dyn fmt::Display| RunError::Wrong(error.to_string());
     let marks = Marks::new();
     let (worker, dispatcher) = (Stepped::default(), Stepped::default());
     let clock = Arc::new(SystemClock::new());
@@ -216,12 +229,12 @@ pub fn stages(batches: usize) -> Result<Stages, String> {
     };
     let storage = MarkedStorage(MemoryStorage::new(), marks.clone());
     let topic = Topic::open(LedgerOptions::default(), storage, worker.clone(), Arc::clone(&clock), sink)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| refused(&error))?;
     let consumers: Vec<_> = (0..CONSUMERS).map(|_| Arc::new(Kept(Mutex::default(), marks.clone()))).collect();
     let options = SubscriptionOptions::new(Kind::KeyShared { key_of: payload::key_of });
     let given = consumers.iter().map(|consumer| Arc::clone(consumer) as Arc<dyn Consumer>).collect();
     let subscription =
-        topic.subscribe(options, given, dispatcher.clone()).map_err(|error| error.to_string())?;
+        topic.subscribe(options, given, dispatcher.clone()).map_err(|error| refused(&error))?;
     (0..CONSUMERS).for_each(|consumer| subscription.flow(consumer, u32::MAX));
     dispatcher.run_all();
     let cursor = topic.ledger().cursor_at_tail(|| ());
@@ -275,7 +288,7 @@ pub fn stages(batches: usize) -> Result<Stages, String> {
         cursor.read(BATCH as usize, read_buffer.take().unwrap_or_default(), move |result| {
             let _receiver_waits = tell.send(result);
         });
-        let mut read = told.recv().map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let mut read = told.recv().map_err(|error| wrong(&error))?.map_err(|error| wrong(&error))?;
         let reading = began.elapsed().as_secs_f64();
         took(Stage::Read, reading);
         read.clear();
@@ -297,7 +310,7 @@ pub fn stages(batches: usize) -> Result<Stages, String> {
     }
     let all = batches as u64 * u64::from(BATCH);
     if tracker.unique != all || !tracker.violations.samples.is_empty() {
-        return Err(format!("{} of {all} messages arrived", tracker.unique));
+        return Err(RunError::Wrong(format!("{} of {all} messages arrived", tracker.unique)));
     }
     let stages = Stage::ALL.into_iter().zip(costs);
     Ok(Stages(stages.map(|(stage, costs)| (stage, median(costs))).collect()))

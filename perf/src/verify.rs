@@ -1,6 +1,6 @@
 //! Whether every message arrived once, whole, and in order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const SAMPLES: usize = 5;
 pub enum Violation {
     /// It arrived before.
     Duplicate,
-    /// One before it, of its key, has not arrived, or came to another consumer.
+    /// One that comes after it in its order arrived before it, or one of its key came to another consumer.
     Order,
     /// It is no message of this run, or not whole.
     Invalid,
@@ -53,7 +53,9 @@ impl fmt::Display for Sample {
 pub struct Violations {
     /// Messages that arrived again.
     pub duplicates: u64,
-    /// Messages that arrived before one of their order that came before them.
+    /// Messages that arrived after one of their order that comes after them, or at another consumer than one of their key.
+    ///
+    /// One that never arrives puts none of those after it out of order: it is lost.
     pub disorders: u64,
     /// Messages that are none of this run's, or not whole.
     pub invalid: u64,
@@ -85,8 +87,8 @@ impl Violations {
 
 /// How far each order of messages, of a key or a producer, has arrived: shared by all consumers, each of which has orders of its own.
 ///
-/// A word an order: the consumer that it came to, counted from 1, above the number of messages that arrived without a gap. A consumer reads and writes
-/// the words of its own orders only; if one of them comes to another consumer, that is a violation.
+/// A word an order: the consumer that it came to, counted from 1, above the number of the message that comes after the last one that arrived. A consumer
+/// reads and writes the words of its own orders only; if one of them comes to another consumer, that is a violation.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<[AtomicU64]>);
 
@@ -102,17 +104,19 @@ impl Progress {
 struct Sequences {
     consumer: u64,
     progress: Progress,
-    /// Messages after a gap; almost always none.
-    ahead: BTreeMap<u32, BTreeSet<u32>>,
+    /// What was passed over, by order and first number, to the number after the last one; almost always none.
+    gaps: BTreeMap<(u32, u32), u32>,
 }
 
 impl Sequences {
     fn new(consumer: usize, progress: Progress) -> Self {
-        Self { consumer: consumer as u64 + 1, progress, ahead: BTreeMap::new() }
+        Self { consumer: consumer as u64 + 1, progress, gaps: BTreeMap::new() }
     }
 
     fn arrived(&mut self, of: u32, number: u64) -> Result<(), Violation> {
-        let (Some(word), Ok(number)) = (self.progress.0.get(of as usize), u32::try_from(number)) else {
+        // The last number has none after it.
+        let number = u32::try_from(number).ok().filter(|number| *number < u32::MAX);
+        let (Some(word), Some(number)) = (self.progress.0.get(of as usize), number) else {
             return Err(Violation::Invalid);
         };
         let found = word.load(Ordering::Relaxed);
@@ -120,37 +124,40 @@ impl Sequences {
         if consumer != self.consumer && consumer != 0 {
             return Err(Violation::Order);
         }
-        if u64::from(number) == next && self.ahead.is_empty() {
-            word.store(self.consumer << 32 | (next + 1), Ordering::Relaxed);
+        if u64::from(number) >= next {
+            word.store(self.consumer << 32 | (u64::from(number) + 1), Ordering::Relaxed);
+        }
+        if u64::from(number) == next {
             return Ok(());
         }
-        let (result, next) = self.out_of_order(of, number, u32::try_from(next).unwrap_or(u32::MAX));
-        self.progress.0[of as usize].store(self.consumer << 32 | u64::from(next), Ordering::Relaxed);
-        result
+        self.out_of_order(of, number, u32::try_from(next).unwrap_or(u32::MAX))
     }
 
     #[cold]
-    fn out_of_order(&mut self, of: u32, number: u32, mut next: u32) -> (Result<(), Violation>, u32) {
-        let ahead = self.ahead.entry(of).or_default();
-        let is_again = number < next || !ahead.insert(number);
-        let in_order = number == next;
-        while ahead.remove(&next) {
-            next += 1;
+    fn out_of_order(&mut self, of: u32, number: u32, next: u32) -> Result<(), Violation> {
+        if number > next {
+            // Those between are lost, unless they come: then they are late.
+            self.gaps.insert((of, next), number);
+            return Ok(());
         }
-        if ahead.is_empty() {
-            self.ahead.remove(&of);
-        }
-        let result = match (is_again, in_order) {
-            (true, _) => Err(Violation::Duplicate),
-            (false, true) => Ok(()),
-            (false, false) => Err(Violation::Order),
+        let before = self.gaps.range((of, 0)..=(of, number)).next_back();
+        let Some((first, end)) =
+            before.map(|((_, first), end)| (*first, *end)).filter(|(_, end)| number < *end)
+        else {
+            return Err(Violation::Duplicate);
         };
-        (result, next)
+        self.gaps.remove(&(of, first));
+        for (first, end) in [(first, number), (number + 1, end)] {
+            if first < end {
+                self.gaps.insert((of, first), end);
+            }
+        }
+        Err(Violation::Order)
     }
 
-    /// How many of one order arrived after a gap.
-    fn ahead(&self, of: u32) -> u64 {
-        self.ahead.get(&of).map_or(0, BTreeSet::len) as u64
+    /// How many of one order were passed over and did not come.
+    fn missing(&self, of: u32) -> u64 {
+        self.gaps.range((of, 0)..=(of, u32::MAX)).map(|((_, first), end)| u64::from(end - first)).sum()
     }
 }
 
@@ -212,9 +219,9 @@ pub fn lost(keys: &Progress, trackers: &[&Tracker], sent: &[Vec<u32>]) -> (u64, 
     for (producer, of_producer) in (0..).zip(sent) {
         let mut missing = 0;
         for sent in of_producer {
-            let ahead: u64 = trackers.iter().map(|tracker| tracker.keys.ahead(key)).sum();
-            let arrived = (keys.0[key as usize].load(Ordering::Relaxed) & u64::from(u32::MAX)) + ahead;
-            missing += u64::from(*sent).saturating_sub(arrived);
+            let passed_over: u64 = trackers.iter().map(|tracker| tracker.keys.missing(key)).sum();
+            let next = keys.0[key as usize].load(Ordering::Relaxed) & u64::from(u32::MAX);
+            missing += u64::from(*sent).saturating_sub(next) + passed_over;
             key += 1;
         }
         if missing > 0 {
@@ -242,9 +249,9 @@ mod tests {
         arrive(0, 1);
         arrive(3, 0);
         arrive(0, 1); // again
-        arrive(0, 3); // before 2
+        arrive(0, 3); // 2 may be lost
         arrive(0, 3); // again
-        arrive(0, 2);
+        arrive(0, 2); // late
         arrive(0, 4);
         arrive(4, 0); // no such key
         tracker.arrived(0, None);
@@ -253,6 +260,34 @@ mod tests {
         assert_eq!((found.duplicates, found.disorders, found.invalid), (2, 1, 3));
         assert_eq!(tracker.unique, 6);
         assert_eq!(lost(&keys, &[&tracker], &[vec![5, 0], vec![2, 1]]), (2, vec![1]));
+    }
+
+    #[test]
+    fn what_never_arrives_is_lost_and_puts_nothing_after_it_out_of_order() {
+        let (keys, producers) = (Progress::new(2), Progress::new(1));
+        let mut tracker = Tracker::new(0, keys.clone(), 2, Some(producers));
+        for sequence in (0..100).filter(|sequence| ![10, 11, 12, 50, 99].contains(sequence)) {
+            tracker.arrived(0, Some(Fields { sequence: sequence.into(), ..fields(0, sequence) }));
+        }
+        assert!(tracker.violations.samples.is_empty(), "{:?}", tracker.violations);
+        assert_eq!((tracker.unique, lost(&keys, &[&tracker], &[vec![100, 0]])), (95, (5, vec![0])));
+        for (sequence, lost_then) in [(11, 4), (10, 3), (12, 2)] {
+            tracker.arrived(0, Some(Fields { sequence: sequence.into(), ..fields(0, sequence) }));
+            assert_eq!(lost(&keys, &[&tracker], &[vec![100, 0]]).0, lost_then);
+        }
+        tracker.arrived(0, Some(Fields { sequence: 12, ..fields(0, 12) }));
+        let found = &tracker.violations;
+        assert_eq!((found.duplicates, found.disorders, found.invalid, tracker.unique), (1, 3, 0, 98));
+    }
+
+    #[test]
+    fn numbers_that_no_run_has_are_invalid() {
+        let mut tracker = Tracker::new(0, Progress::new(2), 2, Some(Progress::new(1)));
+        tracker.arrived(0, Some(fields(0, u32::MAX)));
+        tracker.arrived(0, Some(Fields { sequence: u64::MAX, ..fields(0, 0) }));
+        tracker.arrived(0, Some(fields(0, 0)));
+        let found = &tracker.violations;
+        assert_eq!((found.duplicates, found.disorders, found.invalid), (1, 0, 2), "{found:?}");
     }
 
     #[test]

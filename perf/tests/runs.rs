@@ -7,7 +7,9 @@
 )]
 
 use folio_perf::ideas::Comparison;
-use folio_perf::{Cache, Completion, Handover, Plant, Report, RunError, Scenario, Settings, Verdict, run};
+use folio_perf::{
+    Cache, Completion, Handover, Plant, Report, RunError, Scenario, Settings, Verdict, Window, run,
+};
 
 const MESSAGES: u64 = 50_000;
 
@@ -36,7 +38,13 @@ fn correct(settings: &Settings) -> Report {
     );
     assert_eq!(report.reads.0 + report.reads.1, messages, "each message is read once");
     let table = report.to_string();
-    for row in ["messages a hand-over", "processor time a message", "end-to-end latency", "Correct:"] {
+    for row in [
+        "messages a hand-over",
+        "consumers kept up",
+        "processor time a message",
+        "end-to-end latency",
+        "Correct:",
+    ] {
         assert!(table.contains(row), "no {row:?} in:\n{table}");
     }
     report
@@ -137,8 +145,11 @@ fn a_planted_loss_is_found() {
     for scenario in Scenario::ALL {
         let verdict = planted(scenario, Plant::Loss, " 1 lost;");
         let found = &verdict.violations;
-        // Messages of its order that come after the one that is lost are out of order.
-        assert_eq!((found.duplicates, found.invalid), (0, 0), "{verdict}");
+        assert_eq!(
+            (found.duplicates, found.disorders, found.invalid),
+            (0, 0, 0),
+            "those after it are in order: {verdict}"
+        );
         assert_eq!((verdict.unique, verdict.lost, verdict.lost_of.len()), (MESSAGES - 1, 1, 1), "{verdict}");
         assert!(verdict.to_string().contains(&format!("of producers {};", verdict.lost_of[0])), "{verdict}");
     }
@@ -149,12 +160,30 @@ fn a_planted_corruption_is_found() {
     for scenario in Scenario::ALL {
         let verdict = planted(scenario, Plant::Corruption, " 1 invalid;");
         let found = &verdict.violations;
-        assert_eq!((found.duplicates, found.invalid), (0, 1), "{verdict}");
+        assert_eq!((found.duplicates, found.disorders, found.invalid), (0, 0, 1), "{verdict}");
         assert_eq!(
             (verdict.unique, verdict.lost),
             (MESSAGES - 1, 1),
             "what cannot be read has not arrived: {verdict}"
         );
+    }
+}
+
+#[test]
+fn faults_are_planted_in_the_smallest_runs_that_are_not_refused() {
+    for scenario in Scenario::ALL {
+        for plant in [Plant::Duplicate, Plant::Swap, Plant::Loss, Plant::Corruption] {
+            let mut settings = settings(scenario);
+            settings.plant = Some(plant);
+            (settings.messages, settings.outstanding) =
+                (plant.needs(), u32::try_from(plant.needs()).unwrap());
+            let verdict = run(&settings).unwrap().verdict;
+            assert!(!verdict.is_good(), "{plant:?} was not found in {scenario}");
+            // Most producers come after their share is sent.
+            (settings.messages, settings.producers, settings.keys_per_producer) = (7, 3, 1);
+            let verdict = run(&settings).unwrap().verdict;
+            assert!(!verdict.is_good(), "{plant:?} was not found in {scenario}");
+        }
     }
 }
 
@@ -168,17 +197,24 @@ fn settings_that_make_no_run_are_refused() {
             other => panic!("{settings:?} came to {:?}", other.map(|report| report.verdict)),
         }
     };
-    let changes: [fn(&mut Settings); 12] = [
+    let changes: [fn(&mut Settings); 18] = [
         |settings| settings.messages = 0,
+        |settings| settings.messages = Settings::MOST_MESSAGES + 1,
         |settings| settings.producers = 0,
         |settings| settings.consumers = 0,
         |settings| settings.outstanding = 0,
         |settings| settings.outstanding = 65,
         |settings| settings.keys_per_producer = 0,
         |settings| settings.keys_per_producer = u32::MAX,
+        |settings| settings.keys_per_producer = Settings::MOST_KEYS / 500 + 1,
         |settings| settings.producer_threads = 0,
-        |settings| settings.producer_threads = 501,
+        |settings| settings.producer_threads = Settings::MOST_THREADS + 1,
+        |settings| (settings.producers, settings.producer_threads) = (2, 3),
         |settings| settings.consumer_threads = 0,
+        |settings| settings.consumer_threads = Settings::MOST_THREADS + 1,
+        // Faults that would not be planted.
+        |settings| (settings.plant, settings.messages) = (Some(Plant::Swap), 1),
+        |settings| (settings.plant, settings.outstanding) = (Some(Plant::Swap), 1),
         |settings| settings.receive_queue = 0,
         |settings| settings.consumers = 65_537,
     ];
@@ -230,4 +266,13 @@ fn ideas_are_compared_in_alternating_runs() {
         ]
     );
     assert!(table.ends_with("Correct: every run."), "{table}");
+    comparison.variants[1].reports[0].window = None;
+    comparison.variants[2].reports.iter_mut().for_each(|report| report.window = Some(Window::default()));
+    let table = comparison.to_string();
+    let line = |name| table.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(
+        line("affine completion ").contains(" * ") && !line("single hand-over ").contains('*'),
+        "{table}"
+    );
+    assert!(table.contains("\n* A run was too short for a steady window"), "{table}");
 }

@@ -1,19 +1,31 @@
 //! The `folio` command.
 #![forbid(unsafe_code)]
 
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use folio_perf::ideas::Comparison;
+use folio_perf::stages::{BATCHES, stages};
 use folio_perf::{Cache, Completion, Handover, Plant, RunError, Scenario, Settings, run};
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// How the command ends.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  every message arrived once, whole and in order
+  1  some did not; the output says which
+  2  the command could not begin, or could not print";
+
 /// Folio: lock-free building blocks for log brokers, and a broker made of them.
 #[derive(Debug, Parser)]
-#[command(name = "folio", version)]
+#[command(name = "folio", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -22,22 +34,31 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Performance scenarios with verified delivery.
+    #[command(after_help = EXIT_CODES)]
     Perf {
         #[command(subcommand)]
         command: Perf,
     },
 }
 
+/// Takes a number in this range.
+fn between(range: RangeInclusive<usize>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(*range.start() as u64..=*range.end() as u64)
+}
+
 #[derive(Debug, Subcommand)]
 enum Perf {
     /// Run a scenario; without one, both.
+    #[command(after_help = EXIT_CODES)]
     Run(Run),
     /// Run a scenario in turns with and without each of the project's three ideas.
+    #[command(after_help = EXIT_CODES)]
     Ideas(Ideas),
     /// Say what each stage of a message's way costs, taken one after the other on one thread.
+    #[command(after_help = EXIT_CODES)]
     Stages {
         /// Batches of 1,000 messages.
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = between(BATCHES))]
         batches: usize,
     },
     /// List the scenarios.
@@ -75,23 +96,23 @@ struct Ideas {
     #[command(flatten)]
     size: Size,
     /// How often each variant runs.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = between(1..=100))]
     rounds: usize,
 }
 
 #[derive(Debug, Args)]
 struct Size {
     /// Messages in all; 2 million by default.
-    #[arg(long, conflicts_with = "full")]
+    #[arg(long, conflicts_with = "full", value_parser = value_parser!(u64).range(1..=Settings::MOST_MESSAGES))]
     messages: Option<u64>,
     /// 12 million messages and 2,000 keys a producer.
     #[arg(long)]
     full: bool,
     /// Threads that drive the producers.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = between(1..=Settings::MOST_THREADS))]
     producer_threads: usize,
     /// Threads that drive the consumers.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = between(1..=Settings::MOST_THREADS))]
     consumer_threads: usize,
     /// Seeds what is random.
     #[arg(long, default_value_t = 1)]
@@ -143,41 +164,76 @@ impl Size {
     }
 }
 
-fn main() -> ExitCode {
-    let Command::Perf { command } = Cli::parse().command;
-    let good = match command {
-        Perf::Run(options) => run_scenarios(&options),
-        Perf::Ideas(options) => ideas(&options),
-        Perf::Stages { batches } => match folio_perf::stages::stages(batches.max(10)) {
-            Ok(stages) => {
-                println!("{stages}");
-                Ok(true)
-            }
-            Err(why) => {
-                eprintln!("folio: {why}");
-                Ok(false)
-            }
-        },
-        Perf::List => {
-            for scenario in Scenario::ALL {
-                println!("{scenario}");
-            }
-            Ok(true)
-        }
-    };
-    match good {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("folio: {error}");
-            ExitCode::from(2)
-        }
+/// Why the command ends early.
+#[derive(Debug)]
+enum Failure {
+    Run(RunError),
+    /// What it found could not be printed.
+    Output(io::Error),
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        Self::Run(error)
     }
 }
 
-fn run_scenarios(options: &Run) -> Result<bool, RunError> {
-    let scenarios = options.scenario.map_or(Scenario::ALL.to_vec(), |scenario| vec![scenario]);
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let Command::Perf { command } = Cli::parse().command;
+    // What was wrong so far, should the output end before the command does.
     let mut good = true;
+    let result = match command {
+        Perf::Run(options) => run_scenarios(&options, &mut good),
+        Perf::Ideas(options) => ideas(&options, &mut good),
+        Perf::Stages { batches } => stages(batches).map_err(Failure::from).and_then(|stages| print(&stages)),
+        Perf::List => list(),
+    };
+    match result {
+        // Whoever read the output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(Failure::Output(error)) => {
+            return fail(2, &format_args!("the output could not be written: {error}"));
+        }
+        Err(Failure::Run(error @ RunError::Wrong(_))) => return fail(1, &error),
+        Err(Failure::Run(error)) => return fail(2, &error),
+        Ok(()) => {}
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Says what kept the command from its end.
+fn fail(code: u8, why: &dyn fmt::Display) -> ExitCode {
+    tell(format_args!("folio: {why}"));
+    ExitCode::from(code)
+}
+
+/// Prints a result, which the reader may not wait for.
+fn print(what: &dyn fmt::Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{what}")?;
+    Ok(out.flush()?)
+}
+
+/// Says something beside the result; nobody may be there to read it.
+fn tell(what: fmt::Arguments<'_>) {
+    let _told = writeln!(io::stderr(), "{what}");
+}
+
+fn list() -> Result<(), Failure> {
+    for scenario in Scenario::ALL {
+        print(&format_args!("{:<27} {}", scenario.name(), scenario.description()))?;
+    }
+    Ok(())
+}
+
+fn run_scenarios(options: &Run, good: &mut bool) -> Result<(), Failure> {
+    let scenarios = options.scenario.map_or(Scenario::ALL.to_vec(), |scenario| vec![scenario]);
     for scenario in scenarios {
         let mut settings = options.size.settings(scenario);
         settings.max_unread = options.max_unread;
@@ -200,23 +256,23 @@ fn run_scenarios(options: &Run) -> Result<bool, RunError> {
             PlantName::Corruption => Plant::Corruption,
         });
         let report = run(&settings)?;
-        println!("{report}\n");
-        good &= report.verdict.is_good();
+        *good &= report.verdict.is_good();
+        print(&format_args!("{report}\n"))?;
     }
-    Ok(good)
+    Ok(())
 }
 
-fn ideas(options: &Ideas) -> Result<bool, RunError> {
+fn ideas(options: &Ideas, good: &mut bool) -> Result<(), Failure> {
     let mut settings = options.size.settings(options.scenario);
     settings.progress = false;
     let mut comparison = Comparison::new(&settings);
-    for round in 0..options.rounds.max(1) {
+    for round in 0..options.rounds {
         comparison.round(round, |variant| {
             if !options.size.quiet {
-                eprintln!("  round {} of {}: {variant}", round + 1, options.rounds.max(1));
+                tell(format_args!("  round {} of {}: {variant}", round + 1, options.rounds));
             }
         })?;
     }
-    println!("{comparison}");
-    Ok(comparison.is_good())
+    *good = comparison.is_good();
+    print(&comparison)
 }

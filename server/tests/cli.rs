@@ -6,7 +6,7 @@
     reason = "tests run the command as a process, and a failed unwrap fails the test"
 )]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SCENARIOS: [&str; 2] = ["key-shared-500x20", "read-completion-isolation"];
 
@@ -23,9 +23,14 @@ fn a_run_prints_its_table_and_exits_well() {
         let (code, out, err) = folio(&["perf", "run", scenario, "--messages", "20000", "--quiet"]);
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
         assert!(out.starts_with(scenario), "{out}");
-        for row in
-            ["messages, of 128 bytes", "whole run", "sampled maximum backlog", "publish latency, us", "20000"]
-        {
+        for row in [
+            "messages, of 128 bytes",
+            "consumers kept up",
+            "whole run",
+            "sampled maximum backlog",
+            "publish latency, us",
+            "20000",
+        ] {
             assert!(out.contains(row), "no {row:?} in:\n{out}");
         }
         assert!(out.contains("Correct: all 20000 messages arrived once, whole and in order."), "{out}");
@@ -65,6 +70,7 @@ fn a_planted_fault_is_told_and_exits_with_1() {
             folio(&["perf", "run", SCENARIOS[0], "--messages", "10000", "-q", "--plant", plant]);
         assert_eq!(code, Some(1), "{plant}: {out}");
         assert!(out.contains("WRONG: of 10000 messages ") && out.contains(says), "{plant}: {out}");
+        assert_eq!(out.contains("out of order"), plant == "swap", "{plant}: {out}");
     }
 }
 
@@ -79,12 +85,23 @@ fn a_scenario_that_is_not_there_is_refused_with_the_names_of_those_that_are() {
 
 #[test]
 fn settings_that_make_no_run_are_told_and_exit_with_2() {
-    for arguments in [&["--messages", "0"][..], &["--producer-threads", "0"], &["--producer-threads", "501"]]
-    {
-        let (code, out, err) = folio(&[&["perf", "run", SCENARIOS[1], "-q"], arguments].concat());
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(err.starts_with("folio: "), "{err}");
+    for (command, option, values, range) in [
+        ("run", "--messages", ["0", "1000000001"], "1..=1000000000"),
+        ("ideas", "--messages", ["0", "18446744073709551615"], "1..=1000000000"),
+        ("run", "--producer-threads", ["0", "65"], "1..=64"),
+        ("run", "--consumer-threads", ["0", "4294967297"], "1..=64"),
+        ("ideas", "--rounds", ["0", "101"], "1..=100"),
+        ("stages", "--batches", ["0", "100001"], "10..=100000"),
+    ] {
+        for value in values {
+            let (code, out, err) = folio(&["perf", command, option, value]);
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{option} {value}");
+            assert!(err.starts_with("error: ") && err.contains(option) && err.contains(range), "{err}");
+        }
     }
+    let (code, out, err) = folio(&["perf", "run", "-q", "--messages", "1", "--plant", "swap"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""), "a fault that would not be planted");
+    assert!(err.starts_with("folio: the fault Swap takes 2 messages"), "{err}");
     assert_eq!(folio(&["perf", "run", "--full", "--messages", "1"]).0, Some(2), "one or the other");
     assert_eq!(folio(&["perf"]).0, Some(2));
 }
@@ -110,7 +127,74 @@ fn the_ideas_are_compared_in_a_table() {
 
 #[test]
 fn the_scenarios_are_listed() {
-    assert_eq!(folio(&["perf", "list"]), (Some(0), SCENARIOS.join("\n") + "\n", String::new()));
-    let (code, out, _) = folio(&["--help"]);
-    assert!(code == Some(0) && out.contains("Folio"), "{out}");
+    let (code, out, err) = folio(&["perf", "list"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for (line, scenario) in out.lines().zip(SCENARIOS) {
+        let description = line.strip_prefix(scenario).unwrap();
+        assert!(description.contains(" 500 producers, "), "{line}");
+    }
+    assert_eq!(out.lines().count(), SCENARIOS.len());
+}
+
+#[test]
+fn help_says_how_the_command_ends() {
+    for arguments in [
+        &["--help"][..],
+        &["perf", "--help"],
+        &["perf", "run", "--help"],
+        &["perf", "run", "-h"],
+        &["perf", "ideas", "-h"],
+    ] {
+        let (code, out, _) = folio(arguments);
+        assert_eq!(code, Some(0));
+        for ends in ["  0  every message arrived", "  1  some did not", "  2  the command could not"] {
+            assert!(out.contains(ends), "no {ends:?} in:\n{out}");
+        }
+    }
+}
+
+/// Runs the command with an end of a pipe that nobody reads as its output, and as its errors.
+fn folio_unread(arguments: &[&str], stderr_too: bool) -> (Option<i32>, String) {
+    let unread = || {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        Stdio::from(write)
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_folio"));
+    command.args(arguments).stdout(unread());
+    if stderr_too {
+        command.stderr(unread());
+    }
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn output_that_nobody_reads_ends_the_command_quietly() {
+    let run = ["perf", "run", SCENARIOS[0], "-q", "--messages", "2000"];
+    for arguments in [
+        &run[..],
+        &["perf", "run", "-q", "--messages", "2000"],
+        &["perf", "ideas", "-q", "--messages", "1000", "--rounds", "1"],
+        &["perf", "stages", "--batches", "10"],
+        &["perf", "list"],
+        &["--help"],
+    ] {
+        assert_eq!(folio_unread(arguments, false), (Some(0), String::new()), "{arguments:?}");
+    }
+    let wrong = [&run[..], &["--plant", "loss"]].concat();
+    assert_eq!(folio_unread(&wrong, false), (Some(1), String::new()), "what it found counts still");
+    assert_eq!(folio_unread(&["perf", "ideas", "--messages", "1000", "--rounds", "1"], true).0, Some(0));
+    assert_eq!(folio_unread(&["perf", "run", SCENARIOS[0], "--messages", "0"], true).0, Some(2));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_told_and_exits_with_2() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_folio")).args(["perf", "list"]).stdout(full).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("folio: the output could not be written: "), "{told}");
 }
