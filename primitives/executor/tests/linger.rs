@@ -62,6 +62,20 @@ fn a_batch_of_as_many_tasks_as_named_or_more_does_not_linger() {
 }
 
 #[test]
+fn a_batch_that_ends_at_a_limit_does_not_linger() {
+    let (delegate, ran) = (ManualExecutor::new(), Log::new());
+    let noted = ran.clone();
+    let builder = BatchingExecutor::builder(move |task| noted.push(task)).linger(LINGER).weigh(|&task| task);
+    let executor = builder.max_items(2).max_weight(5).build(delegate.clone()).unwrap();
+    // Two by their number, one by its weight, and the last one that was there.
+    for task in [1, 1, 9, 1] {
+        executor.submit(task).unwrap();
+    }
+    let waited: Vec<_> = (0..3).map(|_| waits(|| assert!(delegate.run_next()))).collect();
+    assert_eq!((waited, ran.take()), (vec![(0, 0), (0, 0), (7, 2)], vec![1, 1, 9, 1]));
+}
+
+#[test]
 fn no_batch_lingers_when_that_is_off() {
     assert_eq!(a_batch_of(1, Some(Linger::OFF)), (0, 0));
     assert_eq!(a_batch_of(1, Some(Linger { below: 0, ..LINGER })), (0, 0));
@@ -84,11 +98,10 @@ fn a_batch_lingers_after_its_tasks_and_before_the_next_batch() {
     let built = BatchingExecutor::builder(move |task| {
         noted.push((task, since(began)));
         if task == 2 {
-            // Behind the batch's limit: it is there when the batch ends, and not taken by it.
+            // The batch has what was there as it began: this one is not taken by it.
             again.upgrade().unwrap().get().unwrap().submit(3).unwrap();
         }
     })
-    .max_items(2)
     .linger(LINGER)
     .build(delegate.clone())
     .unwrap();

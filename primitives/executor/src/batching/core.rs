@@ -198,7 +198,7 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
             self.complete_flushes(self.queue.word());
             return batch;
         }
-        if progress.items < self.limits.linger.below {
+        if progress.found_all && progress.items < self.limits.linger.below {
             for _ in 0..self.limits.linger.spins {
                 hint::spin_loop();
             }
@@ -223,7 +223,10 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
                 && (progress.weight < self.limits.max_weight || progress.items == 0)
                 && !self.stops()
             {
-                let Next::Item(task, weight) = turn.next() else { break };
+                let Next::Item(task, weight) = turn.next() else {
+                    progress.found_all = true;
+                    break;
+                };
                 progress.items += 1;
                 progress.weight = progress.weight.saturating_add(weight);
                 handlers.run.run(task);
@@ -358,6 +361,8 @@ impl<T: Send + 'static, const N: usize> Core<T, N> {
 struct Progress {
     items: u32,
     weight: u64,
+    /// It ended since nothing more was there, not at a limit.
+    found_all: bool,
 }
 
 /// The one job of an executor: each submission of it stands for one batch.

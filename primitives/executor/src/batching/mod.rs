@@ -188,7 +188,7 @@ impl<T: Send + 'static, const BLOCK: usize> fmt::Debug for BatchingExecutor<T, B
 /// A batch that found little waits a moment, so that the next one finds more.
 ///
 /// After a batch of fewer than `below` tasks the thread gives `spins` spin hints and yields `yields` times before it looks for further
-/// tasks. The tasks that were there have run by then: at low load nothing waits. Under load it keeps the worker from taking each task from its producer's cache
+/// tasks; a batch that ended at one of its limits does not, since it knows of more. The tasks that were there have run by then: at low load nothing waits. Under load it keeps the worker from taking each task from its producer's cache
 /// as soon as it is written, which costs both sides more than the task itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linger {
