@@ -29,6 +29,10 @@ pub(crate) struct Budget {
     births: CachePadded<AtomicU64>,
     /// Inserts given back.
     refused: CachePadded<AtomicU64>,
+    /// Weight of removed entries that are not moved out yet.
+    retired: CachePadded<AtomicU64>,
+    /// Weight that passes kept for another round.
+    retained: AtomicU64,
     /// The settings, which are read often and change seldom.
     limit: AtomicU64,
     max_requeues: AtomicU32,
@@ -43,6 +47,8 @@ impl Budget {
             inserters: CachePadded::new(AtomicU64::new(0)),
             births: CachePadded::new(AtomicU64::new(0)),
             refused: CachePadded::new(AtomicU64::new(0)),
+            retired: CachePadded::new(AtomicU64::new(0)),
+            retained: AtomicU64::new(0),
             limit: AtomicU64::new(options.budget),
             max_requeues: AtomicU32::new(options.max_requeues),
             extend_recently_accessed: AtomicBool::new(options.extend_recently_accessed),
@@ -129,6 +135,34 @@ impl Budget {
     pub(crate) fn refused(&self) -> u64 {
         // Relaxed: see the type.
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The counter of removed entries that are not moved out yet.
+    pub(crate) fn retired_counter(&self) -> &AtomicU64 {
+        &self.retired
+    }
+
+    pub(crate) fn retired(&self) -> u64 {
+        // Relaxed: see the type.
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Counts what a pass kept.
+    pub(crate) fn retain(&self, weight: u64) {
+        if weight != 0 {
+            // Relaxed: see the type.
+            self.retained.fetch_add(weight, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn retained(&self) -> u64 {
+        // Relaxed: see the type.
+        self.retained.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        // Relaxed: see the type.
+        self.limit.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_budget(&self, budget: u64) {

@@ -68,6 +68,7 @@ impl<V> Owner<Entry<V>> for Keeper<'_, V> {
         self.removed.set(removed);
         // Added here, before anybody can move the values out, and taken off after that: never below zero.
         add(&self.core.retired, removed.weight);
+        add(self.core.budget.retired_counter(), removed.weight);
         subtract(&self.core.weight, removed.weight);
     }
 
@@ -75,6 +76,7 @@ impl<V> Owner<Entry<V>> for Keeper<'_, V> {
         let removed = Removed::of(values.iter());
         if retired {
             subtract(&self.core.retired, removed.weight);
+            subtract(self.core.budget.retired_counter(), removed.weight);
         } else {
             self.removed.set(removed);
             subtract(&self.core.weight, removed.weight);

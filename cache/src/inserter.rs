@@ -10,7 +10,7 @@ use folio_sync::time::Instant;
 use crate::cache::Registration;
 use crate::entry::Entry;
 use crate::error::{NotInserted, Reason};
-use crate::eviction::Key;
+use crate::eviction::{Key, Shared};
 use crate::index::{Link, Linked, Owned, PageKey};
 use crate::page::{Fate, Sealed, Values};
 use crate::range::Position;
@@ -153,14 +153,14 @@ impl<V> Inserter<V> {
     /// Sees to it that this much weight is charged.
     #[inline]
     fn cover(&mut self, weight: u64) -> bool {
-        let Some(lack) = weight.checked_sub(self.credit).filter(|lack| *lack != 0) else { return true };
-        match self.registration.core.charge(lack) {
-            Some(charged) => {
-                self.credit += charged;
-                true
-            }
-            None => false,
-        }
+        let Some(lack) = weight.checked_sub(self.credit).filter(|lack| *lack != 0) else {
+            // With a budget of nothing, nothing is cached, be it without weight.
+            return weight != 0 || self.registration.core.budget.limit() != 0;
+        };
+        let charged = self.registration.core.charge(lack);
+        self.credit += charged.unwrap_or(0);
+        Shared::pressed(&self.registration.queue);
+        charged.is_some()
     }
 
     /// Gives back what was charged for entries that were not taken over, but for the credit that an inserter may have.

@@ -48,6 +48,7 @@
 //! (Greenwald and Cheriton); counts in the word that names a thing and a transfer of them are split reference counts.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod active;
 mod bits;
 mod budget;
 mod cache;
@@ -57,6 +58,7 @@ mod error;
 pub mod eviction;
 mod index;
 mod inserter;
+pub mod manager;
 mod near;
 pub mod page;
 pub mod permits;
@@ -70,10 +72,12 @@ mod weigh;
 static ALLOCATOR: folio_sync::test_util::FreshAddresses = folio_sync::test_util::FreshAddresses;
 
 pub use crate::core::Removed;
+pub use active::{ActiveCursor, ActiveCursors};
 pub use cache::RangeCache;
 pub use error::{NotInserted, Reason};
 pub use eviction::{EvictError, Evicted, EvictionOptions, EvictionQueue};
 pub use inserter::Inserter;
+pub use manager::{CacheManager, CacheOptions, CacheOptionsError, CacheSnapshot};
 pub use permits::{Acquired, Permit, PermitError, PermitOptions, PermitSnapshot, ReadPermits};
 pub use range::Position;
 pub use weigh::Weigh;

@@ -101,7 +101,9 @@ impl fmt::Display for PermitError {
         f.write_str(match self {
             Self::TimedOut => "too many bytes are in flight: waited in vain, try again later",
             Self::QueueFull => "too many reads are waiting for others: try again later",
-            Self::NoTimer => "too many bytes are in flight, and no timer could be set for waiting: try again later",
+            Self::NoTimer => {
+                "too many bytes are in flight, and no timer could be set for waiting: try again later"
+            }
             Self::Closed => "the read permits are closed",
         })
     }
@@ -221,11 +223,7 @@ impl Shared {
     }
 
     /// Looks again, under the lock, and queues the callback if there is no room.
-    fn enter(
-        shared: &Arc<Self>,
-        bytes: u64,
-        granted: &mut Option<Granted>,
-    ) -> Result<Entered, PermitError> {
+    fn enter(shared: &Arc<Self>, bytes: u64, granted: &mut Option<Granted>) -> Result<Entered, PermitError> {
         let mut state = shared.state.lock();
         if state.closed {
             return Err(PermitError::Closed);

@@ -59,7 +59,8 @@ mod pass;
 pub(crate) use inbox::Key;
 
 use crate::budget::Budget;
-use crate::core::Core;
+use crate::core::{Core, Removed};
+use crate::range::Span;
 use inbox::Inbox;
 use pass::{Fifo, Goal};
 
@@ -143,8 +144,13 @@ impl std::error::Error for EvictError {}
 /// ```
 pub struct EvictionQueue<V>(Arc<Shared<V>>);
 
+/// Called when an inserter has charged weight, or could not: while nothing is held, before its entry is taken over.
+type Pressure<V> = Box<dyn Fn(&EvictionQueue<V>) + Send + Sync>;
+
 /// What the handles of a queue share.
 pub(crate) struct Shared<V> {
+    /// None for a queue whose user calls the evictor.
+    pressure: Option<Pressure<V>>,
     pub(crate) budget: Arc<Budget>,
     inbox: Inbox,
     /// The keys that were taken over; who holds this is the evictor.
@@ -175,6 +181,14 @@ impl<V> Shared<V> {
         self.caches.lock().get(&id).cloned()
     }
 
+    /// Tells that the charged weight has changed, or is at its limit.
+    #[cold]
+    pub(crate) fn pressed(shared: &Arc<Self>) {
+        if let Some(pressure) = &shared.pressure {
+            pressure(&EvictionQueue(Arc::clone(shared)));
+        }
+    }
+
     /// Leaves the key of a page.
     pub(crate) fn push(&self, key: Key) {
         // Relaxed: a number.
@@ -192,7 +206,20 @@ impl<V> Shared<V> {
 impl<V> EvictionQueue<V> {
     /// A queue for the caches that are made with it.
     pub fn new(options: EvictionOptions) -> Self {
+        Self::make(options, None)
+    }
+
+    /// A queue that tells when weight was charged.
+    pub(crate) fn with_pressure(
+        options: EvictionOptions,
+        pressure: impl Fn(&Self) + Send + Sync + 'static,
+    ) -> Self {
+        Self::make(options, Some(Box::new(pressure)))
+    }
+
+    fn make(options: EvictionOptions, pressure: Option<Pressure<V>>) -> Self {
         Self(Arc::new(Shared {
+            pressure,
             budget: Arc::new(Budget::new(&options)),
             inbox: Inbox::new(),
             fifo: Mutex::default(),
@@ -241,6 +268,30 @@ impl<V> EvictionQueue<V> {
     /// Look-ups before that do not count.
     pub fn set_extend_recently_accessed(&self, extend: bool) {
         self.0.budget.set_extend_accessed(extend);
+    }
+
+    /// Removes the entries of all caches.
+    pub(crate) fn clear(&self) -> Removed {
+        let cores: Vec<_> = self.0.caches.lock().values().cloned().collect();
+        let mut removed = Removed::default();
+        for core in cores {
+            removed.add(core.remove_range(Span::ALL));
+        }
+        removed
+    }
+
+    pub(crate) fn budget(&self) -> u64 {
+        self.0.budget.limit()
+    }
+
+    /// The weight of removed entries that a reader keeps, in all caches.
+    pub(crate) fn retired_weight(&self) -> u64 {
+        self.0.budget.retired()
+    }
+
+    /// The weight that passes kept for another round, so far.
+    pub(crate) fn retained_weight(&self) -> u64 {
+        self.0.budget.retained()
     }
 
     /// Sets the budget.

@@ -122,7 +122,7 @@ impl<V> Shared<V> {
     ) -> Verdict {
         let (max_requeues, extend) = (self.budget.max_requeues(), self.budget.extends_accessed());
         let (mut seen, mut due, mut remove) = (0_u64, 0_u64, 0_u64);
-        let mut freed = evicted;
+        let (mut freed, mut kept) = (evicted, 0_u64);
         let mut resume = None;
         let decide = |slot: u32, entry: &Entry<V>| {
             seen |= 1 << slot;
@@ -139,12 +139,15 @@ impl<V> Shared<V> {
                 return;
             }
             due |= 1 << slot;
-            if !entry.requeue(max_requeues, extend, now) {
+            if entry.requeue(max_requeues, extend, now) {
+                kept = kept.saturating_add(entry.weight);
+            } else {
                 remove |= 1 << slot;
                 freed = freed.saturating_add(entry.weight);
             }
         };
         step!("eviction.judge", core.read_and_keep(page, decide, left));
+        self.budget.retain(kept);
         if matches!(goal, Goal::Before(_)) && seen != 0 && due == 0 {
             return Verdict::NotYet;
         }

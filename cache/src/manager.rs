@@ -1,0 +1,281 @@
+//! One budget over all caches of a program, kept by itself.
+//!
+//! # Guarantees
+//! *The budget.* An insert that brings the weight above [`evict_above`](CacheOptions::evict_above_permille) of it has a pass queued, which evicts down to
+//! [`evict_to`](CacheOptions::evict_to_permille). Inserts are not held up by a pass, and those above five quarters of the budget are given back.
+//!
+//! *Time.* At each interval a pass is queued that evicts what is older than the time to live, and drops keys of pages that are gone.
+//!
+//! *One pass at a time.* Demand that comes while a pass is queued is left to it, and demand that comes while it runs is seen before it ends.
+//!
+//! *The end.* After [`close`](CacheManager::close), which the drop of the last handle is as well, no timer is left, no pass begins, no insert is taken
+//! and no read permit given. All of it may race with everything else.
+//!
+//! *Memory.* One allocation for each pass that is queued, and one for each tick. A pass that is queued keeps no entry alive.
+//!
+//! # Protocol
+//! One word decides who runs passes: *queued*, *closed*, and what is demanded (a tick, or pressure).
+//!
+//! | step | from | to | by |
+//! |---|---|---|---|
+//! | `demand` | any | queued, and demanded | a tick, or an inserter above the threshold; who finds it not queued, submits the job |
+//! | `begin` | queued | queued, nothing demanded | the job, before each pass |
+//! | `end` | queued, nothing demanded | nothing | the job, after each pass; if it is demanded again, it goes on, and submits itself again after some |
+//! | `abandon` | queued | nothing | a job that is dropped unrun, refused, or panics, or finds it closed |
+//! | `close` | any | closed, for good | `close` |
+//!
+//! Ticks have a number each; a timer's job that is not the one that is pending does nothing. A timer is set without the lock, and given back if
+//! the manager was closed, or set up anew, meanwhile.
+//!
+//! # Orderings
+//! | operation | word | ordering | pairs with | why |
+//! |---|---|---|---|---|
+//! | `demand` | the word | Release | `begin`, Acquire | the pass sees the weight that was charged before |
+//! | `begin` | the word | Acquire | `demand` | |
+//! | `end`, `abandon` | the word | Release | `demand`, Acquire | who queues the next pass comes after this one |
+//! | counters, settings | their words | Relaxed | | numbers that publish nothing |
+//!
+//! # Limits
+//! If the timers refuse a tick, the next one is set by the next pass, cache, or change of options. The weight is in the user's unit, as for a single
+//! cache; credit that inserters took ahead counts. Passes go by the given clock, which inserts should have their time from.
+
+use std::fmt;
+use std::time::Duration;
+
+use folio_sync::time::{Clock, Instant};
+use folio_sync::timers::{TimerId, Timers};
+use folio_sync::{Arc, Executor, Job, Mutex};
+
+use crate::cache::RangeCache;
+use crate::eviction::{EvictionOptions, EvictionQueue};
+use crate::permits::ReadPermits;
+
+mod evictor;
+mod options;
+mod snapshot;
+mod ticks;
+mod word;
+
+pub use options::{CacheOptions, CacheOptionsError};
+pub use snapshot::CacheSnapshot;
+
+use evictor::Evictor;
+use ticks::Ticks;
+use word::{PRESSURE, TICK};
+
+/// Keeps all caches of a program within one budget of memory, and their reads within one of bytes in flight.
+///
+/// A handle: clones are the same manager, which is [closed](Self::close) with the last one. See the [module](self) for what it promises.
+///
+/// ```
+/// use bytes::Bytes;
+/// use folio_cache::{CacheManager, CacheOptions};
+/// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
+/// use folio_sync::time::{Clock, Instant};
+/// use folio_sync::timers::Timers;
+/// use folio_sync::{Executor, arc_dyn};
+///
+/// let (executor, clock) = (ManualExecutor::new(), ManualClock::new());
+/// let timers = ManualTimers::new(&clock);
+/// let mut options = CacheOptions::default();
+/// options.budget = 1000;
+/// let manager = CacheManager::<Bytes>::new(
+///     options,
+///     arc_dyn!(executor.clone() => dyn Executor),
+///     arc_dyn!(timers => dyn Timers),
+///     arc_dyn!(clock => dyn Clock),
+/// )?;
+///
+/// let cache = manager.cache();
+/// for entry in 0..99 {
+///     cache.insert((1, entry), Bytes::from_static(b"ten bytes!"), 0, Instant::ORIGIN)?;
+/// }
+/// assert_eq!(executor.run_all(), 1, "above 980 bytes a pass is queued");
+/// assert_eq!(manager.snapshot().charged_weight, 900);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct CacheManager<V: Send + Sync + 'static>(Arc<Owner<V>>);
+
+/// Closes the manager when the last handle goes.
+struct Owner<V: Send + Sync + 'static>(Arc<Inner<V>>);
+
+impl<V: Send + Sync + 'static> Drop for Owner<V> {
+    fn drop(&mut self) {
+        Inner::close(&self.0);
+    }
+}
+
+/// What timers and handles share.
+struct Inner<V> {
+    queue: EvictionQueue<V>,
+    evictor: Arc<Evictor>,
+    permits: ReadPermits,
+    timers: Arc<dyn Timers>,
+    clock: Arc<dyn Clock>,
+    ticks: Ticks,
+    /// Held for the time of a change: settings reach their places one after the other.
+    options: Mutex<CacheOptions>,
+}
+
+impl<V: Send + Sync + 'static> Inner<V> {
+    /// Sets the timer of the next tick, if none is set.
+    fn arm(inner: &Arc<Self>) {
+        let Some((tick, interval)) = inner.ticks.begin() else { return };
+        let own = Arc::clone(inner);
+        match inner.timers.once(interval, Job::new(move || Self::tick(&own, tick))) {
+            Ok(timer) => inner.cancel(inner.ticks.set(tick, timer)),
+            Err(rejected) => {
+                inner.ticks.refused(tick);
+                drop(rejected);
+            }
+        }
+    }
+
+    fn tick(inner: &Arc<Self>, tick: u64) {
+        if inner.ticks.fired(tick) {
+            evictor::demand(&inner.evictor, &inner.queue, TICK);
+            Self::arm(inner);
+        }
+    }
+
+    fn cancel(&self, timer: Option<TimerId>) {
+        if let Some(timer) = timer {
+            drop(self.timers.cancel(timer));
+        }
+    }
+
+    fn close(inner: &Arc<Self>) {
+        {
+            // No change of options comes after this.
+            let _changes = inner.options.lock();
+            inner.evictor.close();
+            inner.queue.set_budget(0);
+        }
+        inner.cancel(inner.ticks.close());
+        inner.permits.close();
+        inner.queue.clear();
+    }
+}
+
+impl<V: Send + Sync + 'static> CacheManager<V> {
+    /// A manager whose passes run on this executor, by these timers and this clock.
+    ///
+    /// A pass may take as long as the destructors of what it evicts: the executor is best one of its own.
+    ///
+    /// # Errors
+    /// [`CacheOptionsError`] names the setting that is no good.
+    pub fn new(
+        options: CacheOptions,
+        executor: Arc<dyn Executor>,
+        timers: Arc<dyn Timers>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, CacheOptionsError> {
+        options.check()?;
+        let evictor = Arc::new(Evictor::new(&options, executor, Arc::clone(&clock)));
+        let pressed = Arc::clone(&evictor);
+        let queue = EvictionQueue::with_pressure(options.eviction(), move |queue| {
+            if queue.charged_weight() > pressed.above() {
+                evictor::demand(&pressed, queue, PRESSURE);
+            }
+        });
+        let inner = Arc::new(Inner {
+            queue,
+            evictor,
+            permits: ReadPermits::new(options.reads, Arc::clone(&timers)),
+            timers,
+            clock,
+            ticks: Ticks::new(options.pass_interval),
+            options: Mutex::new(options),
+        });
+        Inner::arm(&inner);
+        Ok(Self(Arc::new(Owner(inner))))
+    }
+
+    fn inner(&self) -> &Arc<Inner<V>> {
+        &self.0.0
+    }
+
+    /// An empty cache that counts against the budget, for one ledger or several.
+    ///
+    /// Its entries and their weight are gone when its last handle and inserter are, or when the manager is closed; after that it takes no entry.
+    pub fn cache(&self) -> RangeCache<V> {
+        Inner::arm(self.inner());
+        RangeCache::new(&self.inner().queue)
+    }
+
+    /// The budget of bytes in flight.
+    pub fn permits(&self) -> &ReadPermits {
+        &self.inner().permits
+    }
+
+    /// The clock that passes go by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner().clock
+    }
+
+    /// The clock's coarse time, to insert with.
+    pub fn now(&self) -> Instant {
+        self.inner().clock.coarse()
+    }
+
+    /// The settings as they are.
+    pub fn options(&self) -> CacheOptions {
+        *self.inner().options.lock()
+    }
+
+    /// Changes all settings; what is above a smaller budget goes by a pass that is queued now.
+    ///
+    /// # Errors
+    /// [`CacheOptionsError`] names the setting that is no good, or that the manager is closed; nothing has changed then.
+    pub fn set_options(&self, options: CacheOptions) -> Result<(), CacheOptionsError> {
+        options.check()?;
+        let inner = self.inner();
+        {
+            let mut current = inner.options.lock();
+            if inner.evictor.is_closed() {
+                return Err(CacheOptionsError::Closed);
+            }
+            *current = options;
+            inner.evictor.set(&options);
+            let EvictionOptions { max_requeues, extend_recently_accessed, budget } = options.eviction();
+            inner.queue.set_max_requeues(max_requeues);
+            inner.queue.set_extend_recently_accessed(extend_recently_accessed);
+            inner.queue.set_budget(budget);
+        }
+        inner.permits.set_options(options.reads);
+        inner.cancel(inner.ticks.set_interval(options.pass_interval));
+        Inner::arm(inner);
+        evictor::demand(&inner.evictor, &inner.queue, PRESSURE);
+        Ok(())
+    }
+
+    /// Stops the timer, ends the reads that wait for a permit, empties all caches and takes no entry again.
+    ///
+    /// A pass that runs just now runs to its end. An insert that races with this may leave its entry in its cache, where it goes with the cache.
+    pub fn close(&self) {
+        Inner::close(self.inner());
+    }
+
+    /// How things stand: each number by itself, as of a moment within the call. Neither locks nor walks.
+    pub fn snapshot(&self) -> CacheSnapshot {
+        let Inner { queue, evictor, permits, .. } = &**self.inner();
+        CacheSnapshot::of(queue, evictor, permits)
+    }
+}
+
+impl<V: Send + Sync + 'static> Clone for CacheManager<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<V: Send + Sync + 'static> fmt::Debug for CacheManager<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CacheManager").field(&self.snapshot()).finish()
+    }
+}
+
+/// Whole nanoseconds of a duration, at most what fits.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
