@@ -61,6 +61,7 @@ mod inserter;
 pub mod manager;
 mod near;
 pub mod page;
+pub mod pending;
 pub mod permits;
 mod range;
 mod size;
