@@ -133,7 +133,7 @@ impl<V: Send + Sync + 'static> Inner<V> {
 
     fn tick(inner: &Arc<Self>, tick: u64) {
         if inner.ticks.fired(tick) {
-            evictor::demand(&inner.evictor, &inner.queue, TICK);
+            evictor::demand(&inner.evictor, inner.queue.shared(), TICK);
             Self::arm(inner);
         }
     }
@@ -174,7 +174,7 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
         let evictor = Arc::new(Evictor::new(&options, executor, Arc::clone(&clock)));
         let pressed = Arc::clone(&evictor);
         let queue = EvictionQueue::with_pressure(options.eviction(), move |queue| {
-            if queue.charged_weight() > pressed.above() {
+            if queue.budget.charged() > pressed.above() {
                 evictor::demand(&pressed, queue, PRESSURE);
             }
         });
@@ -245,7 +245,7 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
         inner.permits.set_options(options.reads);
         inner.cancel(inner.ticks.set_interval(options.pass_interval));
         Inner::arm(inner);
-        evictor::demand(&inner.evictor, &inner.queue, PRESSURE);
+        evictor::demand(&inner.evictor, inner.queue.shared(), PRESSURE);
         Ok(())
     }
 

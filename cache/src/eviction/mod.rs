@@ -145,7 +145,7 @@ impl std::error::Error for EvictError {}
 pub struct EvictionQueue<V>(Arc<Shared<V>>);
 
 /// Called when an inserter has charged weight, or could not: while nothing is held, before its entry is taken over.
-type Pressure<V> = Box<dyn Fn(&EvictionQueue<V>) + Send + Sync>;
+type Pressure<V> = Box<dyn Fn(&Arc<Shared<V>>) + Send + Sync>;
 
 /// What the handles of a queue share.
 pub(crate) struct Shared<V> {
@@ -182,10 +182,9 @@ impl<V> Shared<V> {
     }
 
     /// Tells that the charged weight has changed, or is at its limit.
-    #[cold]
     pub(crate) fn pressed(shared: &Arc<Self>) {
         if let Some(pressure) = &shared.pressure {
-            pressure(&EvictionQueue(Arc::clone(shared)));
+            pressure(shared);
         }
     }
 
@@ -212,9 +211,14 @@ impl<V> EvictionQueue<V> {
     /// A queue that tells when weight was charged.
     pub(crate) fn with_pressure(
         options: EvictionOptions,
-        pressure: impl Fn(&Self) + Send + Sync + 'static,
+        pressure: impl Fn(&Arc<Shared<V>>) + Send + Sync + 'static,
     ) -> Self {
         Self::make(options, Some(Box::new(pressure)))
+    }
+
+    /// A handle of this queue.
+    pub(crate) fn of(shared: &Arc<Shared<V>>) -> Self {
+        Self(Arc::clone(shared))
     }
 
     fn make(options: EvictionOptions, pressure: Option<Pressure<V>>) -> Self {

@@ -6,7 +6,7 @@ use folio_sync::{Arc, Executor, Job, step, unwind};
 
 use super::options::CacheOptions;
 use super::word::{TICK, Word};
-use crate::eviction::{EvictError, Evicted, EvictionQueue};
+use crate::eviction::{EvictError, Evicted, EvictionQueue, Shared};
 
 /// How many passes a job runs at most before it makes way for others on its executor.
 const PASSES_A_JOB: u32 = 16;
@@ -129,9 +129,9 @@ impl Evictor {
 }
 
 /// Has a pass run, unless one is queued, which will do.
-pub(super) fn demand<V: Send + Sync + 'static>(evictor: &Arc<Evictor>, queue: &EvictionQueue<V>, what: u32) {
+pub(super) fn demand<V: Send + Sync + 'static>(evictor: &Arc<Evictor>, queue: &Arc<Shared<V>>, what: u32) {
     if step!("manager.demand", evictor.word.demand(what)) {
-        Passes { evictor: Arc::clone(evictor), queue: queue.clone(), queued: true }.submit();
+        Passes { evictor: Arc::clone(evictor), queue: EvictionQueue::of(queue), queued: true }.submit();
     }
 }
 
