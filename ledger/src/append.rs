@@ -18,7 +18,7 @@ use crate::storage::StorageError;
 /// Called once for each: on the ledger's worker for an entry that was appended or failed there; on the caller's thread, or whoever shuts the worker,
 /// for one that never came so far. It must not block, and should leave everything that takes time to another thread. A panic ends there.
 pub trait AppendSink<T>: Send + Sync + 'static {
-    /// The entry's position, or why it has none; `at` is the worker's coarse time.
+    /// The entry's position, or why it has none; `at` is when storage had answered for its batch, or when it was refused.
     fn appended(&self, token: T, result: Result<Position, AppendError>, at: Instant);
 }
 
@@ -106,8 +106,8 @@ impl<T: Send + 'static> Handler<Add<T>> for Appender<T> {
     }
 
     fn batch_ended(&mut self) {
-        let now = self.core.clock.coarse();
         let appended = self.append();
+        let now = self.core.clock.now();
         if let Ok(first) = appended {
             self.next += i64::try_from(self.payloads.len()).expect("a batch has few entries");
             contained(|| self.cache(first, now));

@@ -73,6 +73,54 @@ impl CursorCore {
 /// A place in a ledger, and the entries before and after it that are done with.
 ///
 /// One read at a time is the caller's duty: the place moves when a read begins. Deleting is for any thread.
+///
+/// # Following the tail
+/// Read while there is [more](Wait::More), go away while [waiting](Wait::Waiting), begin again when the listener is called, until the ledger is
+/// [closed](Wait::Closed). Here a thread of its own does so, which the listener wakes:
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use bytes::Bytes;
+/// use folio_executor::OrderedExecutor;
+/// use folio_ledger::{Callbacks, Cursor, Ledger, LedgerOptions, MemoryStorage, Wait};
+/// use folio_sync::time::SystemClock;
+///
+/// fn follow(cursor: &Cursor, woken: &mpsc::Receiver<()>) -> Vec<Bytes> {
+///     let (mut all, mut buffer) = (Vec::new(), Vec::new());
+///     let (tell, told) = mpsc::channel();
+///     loop {
+///         match cursor.wait() {
+///             Wait::More => {
+///                 let tell = tell.clone();
+///                 cursor.read(100, buffer, move |result| tell.send(result).expect("the reader waits for it"));
+///                 buffer = told.recv().expect("each read is answered").expect("memory does not fail");
+///                 all.extend(buffer.drain(..).map(|entry| entry.payload));
+///                 // What is read and done with need not be kept.
+///                 cursor.mark_delete(cursor.position());
+///             }
+///             Wait::Waiting => woken.recv().expect("the listener has the other end"),
+///             _ => return all,
+///         }
+///     }
+/// }
+///
+/// let pool = OrderedExecutor::builder().threads(1).build()?;
+/// let worker = pool.worker("ledger").clone();
+/// let ledger = Ledger::open(LedgerOptions::default(), MemoryStorage::new(), worker, SystemClock::new(), Callbacks)?;
+/// let (wake, woken) = mpsc::channel();
+/// let cursor = ledger.cursor(0, move || wake.send(()).unwrap_or_default());
+/// let reader = std::thread::spawn(move || follow(&cursor, &woken));
+/// for n in 0..1_000 {
+///     ledger.append(Bytes::from(n.to_string()), |result, _| assert!(result.is_ok()));
+/// }
+/// ledger.close();
+/// let all = reader.join().expect("it does not panic");
+/// assert!(all.into_iter().eq((0..1_000).map(|n| Bytes::from(n.to_string()))));
+/// # drop(ledger);
+/// # let _left = pool.join();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Cursor {
     ledger: Arc<Core>,
     core: Arc<CursorCore>,

@@ -16,6 +16,11 @@ use crate::position::Position;
 use crate::storage::{LogStorage, StorageError};
 
 /// Settings of a ledger; what it was opened with never changes.
+///
+/// Times are by the clock that [`Ledger::open`] is given: its exact one, [`Clock::now`]. The coarse one is not used, so that nobody needs to keep it up.
+/// It is read once a batch of appends, for the age of what is cached and for [`AppendSink::appended`]; once for each append that is refused; and when
+/// the cache is looked through for what is too old, or too much: every 4,096 appends, every 1,024 entries that a cursor deletes, as a cursor is
+/// dropped, and in [`Ledger::evict`]. So an idle ledger evicts nothing by itself.
 pub struct LedgerOptions {
     /// The ledger's number; 0 by default.
     pub id: i64,
@@ -23,15 +28,15 @@ pub struct LedgerOptions {
     pub completion: Policy,
     /// Where inline completions go that are nested too deeply; the ledger's worker unless another one is given.
     pub overflow: Option<Arc<dyn Executor>>,
-    /// How many appends go to the worker with one submission; 1024 by default, 1 hands each over by itself.
+    /// How many appends go to the worker with one submission; 1024 by default, 1 hands each over by itself. Not 0.
     pub batch_items: usize,
-    /// How many appends may be queued for the worker before they are rejected; 1,000,000 by default.
+    /// How many appends may be queued for the worker before they are rejected; 1,000,000 by default, at most 268,435,455, and not 0.
     pub max_queued: usize,
     /// What evicts the cache's entries; without one nothing is cached, and every read goes to storage.
     pub eviction: Option<EvictionQueue<Bytes>>,
-    /// The age at which cached entries are evicted; one second by default.
+    /// The age at which cached entries are evicted, when the cache is looked through; one second by default. Not 0 where there is a cache.
     pub cache_ttl: std::time::Duration,
-    /// The weight that the cache is brought down to when it is above it; 256 MiB by default.
+    /// The weight in bytes that the cache is brought down to when it is above it; 256 MiB by default. Not 0 where there is a cache.
     pub cache_budget: u64,
 }
 
@@ -62,8 +67,51 @@ impl fmt::Debug for LedgerOptions {
     }
 }
 
-/// How a ledger's settings contradict each other.
-pub use folio_executor::ConfigError;
+/// Which of a ledger's settings cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Batches of no append.
+    BatchItems,
+    /// A bound on queued appends of 0, or above the most that there can be.
+    MaxQueued(usize),
+    /// A cache in which everything is too old at once: open the ledger without `eviction` if nothing is to be cached.
+    CacheTtl,
+    /// A cache that may hold nothing: as above.
+    CacheBudget,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BatchItems => f.write_str("a batch has at least 1 append"),
+            Self::MaxQueued(given) => {
+                write!(f, "at least 1 and at most 268435455 appends can be queued, not {given}")
+            }
+            Self::CacheTtl => {
+                f.write_str("a cache keeps entries for some time: without eviction there is none")
+            }
+            Self::CacheBudget => f.write_str("a cache holds some bytes: without eviction there is none"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl LedgerOptions {
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.batch_items == 0 {
+            return Err(ConfigError::BatchItems);
+        }
+        if self.eviction.is_some() && self.cache_ttl.is_zero() {
+            return Err(ConfigError::CacheTtl);
+        }
+        if self.eviction.is_some() && self.cache_budget == 0 {
+            return Err(ConfigError::CacheBudget);
+        }
+        Ok(())
+    }
+}
 
 /// How reads of a ledger were answered, in entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +207,7 @@ impl Core {
     /// Evicts by age and by weight; another one may do it at the same time, and then does it all.
     pub(crate) fn evict(&self) {
         let Some(queue) = &self.eviction else { return };
-        let now = self.clock.coarse();
+        let now = self.clock.now();
         let _another_one_evicts = queue.evict_before(now - self.ttl, now);
         if let Some(excess) = queue.charged_weight().checked_sub(self.budget).filter(|excess| *excess > 0) {
             let _another_one_evicts = queue.evict_weight(excess + self.budget / 10, now);
@@ -208,8 +256,10 @@ pub struct Ledger<T: Send + 'static> {
 impl<T: Send + 'static> Ledger<T> {
     /// Opens an empty ledger, whose appends run on `worker`; `sink` hears what becomes of them.
     ///
+    /// What `clock` is asked for, [`LedgerOptions`] say.
+    ///
     /// # Errors
-    /// [`ConfigError`] when the settings contradict each other.
+    /// [`ConfigError`] when one of the settings cannot be.
     pub fn open(
         options: LedgerOptions,
         storage: impl LogStorage,
@@ -217,6 +267,7 @@ impl<T: Send + 'static> Ledger<T> {
         clock: impl Clock + 'static,
         sink: impl AppendSink<T>,
     ) -> Result<Self, ConfigError> {
+        options.check()?;
         let mut completer = InlineCompleter::builder(options.completion, worker.clone());
         completer = match options.overflow {
             Some(overflow) => completer.overflow(overflow),
@@ -242,16 +293,50 @@ impl<T: Send + 'static> Ledger<T> {
         let adds = BatchingExecutor::handled_by(Appender::new(Arc::clone(&core), Arc::clone(&sink)))
             .max_items(options.batch_items)
             .max_queued(options.max_queued)
-            .on_rejected(move |rejected| reject(&*rejects, rejected, clock.coarse()))
-            .build(worker)?;
+            .on_rejected(move |rejected| reject(&*rejects, rejected, clock.now()))
+            .build(worker)
+            // Nothing weighs appends: there is no other setting to be wrong.
+            .map_err(|_| ConfigError::MaxQueued(options.max_queued))?;
         Ok(Self { adds, core, sink })
     }
 
     /// Appends an entry; the sink is told what became of it, with this token.
     pub fn append(&self, payload: Bytes, token: T) {
         if let Err(rejected) = self.adds.submit(Add { payload, token }) {
-            reject(&*self.sink, rejected, self.core.clock.coarse());
+            reject(&*self.sink, rejected, self.core.clock.now());
         }
+    }
+
+    /// Calls `done` when everything that was appended before is confirmed, or failed, and its sinks were told.
+    ///
+    /// Here and now if that is so already, otherwise on the ledger's worker or whoever shuts it. It must not block; its panic ends there.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use folio_ledger::{Callbacks, Ledger, LedgerOptions, MemoryStorage};
+    /// use folio_sync::test_util::{ManualClock, ManualExecutor};
+    ///
+    /// let worker = ManualExecutor::new();
+    /// let ledger =
+    ///     Ledger::open(LedgerOptions::default(), MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
+    /// (0..3).for_each(|_| ledger.append(Bytes::from_static(b"entry"), |_, _| ()));
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// ledger.flush(move || tell.send(()).unwrap());
+    /// assert!(told.try_recv().is_err());
+    /// worker.run_all();
+    /// told.recv()?;
+    /// assert_eq!(ledger.confirmed(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self, done: impl FnOnce() + Send + 'static) {
+        self.adds.flush_with(done);
+    }
+
+    /// Evicts from the cache what is too old by now, and what is above its budget.
+    ///
+    /// Appending and deleting do so now and then. Called from a timer, it frees the memory of a ledger that is idle, too.
+    pub fn evict(&self) {
+        self.core.evict();
     }
 
     /// Opens a cursor that reads from this entry on; `more` is called when entries come that it [waits](Cursor::wait) for.

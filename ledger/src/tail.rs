@@ -24,11 +24,11 @@ pub(crate) struct Tail(AtomicU64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "who does not wait is not told"]
 pub enum Wait {
-    /// There is more, or will be none: no need to wait.
+    /// There is an entry to read now: read it, and ask again. The listener is not told of it.
     More,
-    /// The listener will be told, once.
+    /// All that is confirmed has been read. The listener will be told, once, of the next entry or of the end; then ask again.
     Waiting,
-    /// All has been read, and the ledger is closed.
+    /// All has been read, and nothing comes any more, since the ledger is closed.
     Closed,
 }
 

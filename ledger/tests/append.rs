@@ -9,6 +9,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{
@@ -20,7 +22,8 @@ use folio_sync::time::{Clock, Instant};
 use folio_sync::{Arc, Mutex, RejectReason};
 
 use support::{
-    Asked, Heard, ID, Mood, Scene, appended, at, broken, entries, failed, payload, read, read_all, until,
+    Asked, Calls, Heard, ID, Mood, Scene, appended, at, broken, entries, failed, go_off, payload, read,
+    read_all, until,
 };
 
 /// I40: entries have the order of their appends, without gaps, and are told in this order.
@@ -251,16 +254,102 @@ fn appends_that_are_dropped_unrun_are_told_so_once() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_refused() {
-    let options = LedgerOptions { max_queued: 0, ..LedgerOptions::default() };
-    let opened = Ledger::open(
-        options,
-        MemoryStorage::new(),
-        ManualExecutor::new(),
-        ManualClock::new(),
-        Heard::default(),
-    );
-    assert_eq!(opened.err(), Some(ConfigError::MaxQueued(0)));
+fn settings_that_cannot_be_are_refused() {
+    let open = |change: fn(&mut LedgerOptions)| {
+        let mut options = LedgerOptions::default();
+        change(&mut options);
+        let worker = ManualExecutor::new();
+        Ledger::open(options, MemoryStorage::new(), worker, ManualClock::new(), Heard::default()).err()
+    };
+    assert_eq!(open(|options| options.batch_items = 0), Some(ConfigError::BatchItems));
+    assert_eq!(open(|options| options.max_queued = 0), Some(ConfigError::MaxQueued(0)));
+    assert_eq!(open(|options| options.max_queued = 268_435_456), Some(ConfigError::MaxQueued(268_435_456)));
+    assert_eq!(open(|options| options.max_queued = 268_435_455), None);
+    assert_eq!(open(|options| options.cache_ttl = Duration::ZERO), Some(ConfigError::CacheTtl));
+    assert_eq!(open(|options| options.cache_budget = 0), Some(ConfigError::CacheBudget));
+    let uncached = |options: &mut LedgerOptions| {
+        options.eviction = None;
+        (options.cache_ttl, options.cache_budget) = (Duration::ZERO, 0);
+    };
+    assert_eq!(open(uncached), None, "what nothing is cached by is not looked at");
+    for error in
+        [ConfigError::BatchItems, ConfigError::MaxQueued(0), ConfigError::CacheTtl, ConfigError::CacheBudget]
+    {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// I42: a flush is told once, when everything that was appended before is confirmed or failed, and told so.
+#[test]
+fn a_flush_is_told_after_what_was_appended_before() {
+    let scene = Scene::new();
+    let flush = || {
+        let (flushed, heard) = (Calls::default(), scene.heard.clone());
+        let (tells, counts) = (flushed.clone(), Calls::default());
+        let seen = counts.clone();
+        scene.ledger.flush(move || {
+            tells.note();
+            (0..heard.len()).for_each(|_| seen.note());
+        });
+        (flushed, counts)
+    };
+    let (nothing, _) = flush();
+    assert_eq!(nothing.count(), 1, "there is nothing to wait for");
+    scene.give(0..10);
+    let (before, heard_then) = flush();
+    scene.give(10..20);
+    assert_eq!(before.count(), 0);
+    scene.worker.run_all();
+    assert_eq!(before.count(), 1);
+    assert!((10..=20).contains(&heard_then.count()), "{} were told", heard_then.count());
+    assert_eq!((scene.ledger.confirmed(), scene.heard.take()), (20, appended(0..20)));
+
+    scene.storage.set(Mood::Fails);
+    scene.give(20..22);
+    let (failing, heard_then) = flush();
+    scene.worker.run_all();
+    assert_eq!((failing.count(), heard_then.count()), (1, 2), "what failed is not waited for");
+    scene.ledger.flush(|| go_off());
+    scene.give(22..23);
+    scene.ledger.flush(|| go_off());
+    let (after, _) = flush();
+    scene.worker.run_all();
+    assert_eq!(after.count(), 1, "a panic of another one harms nobody");
+
+    scene.give(23..25);
+    let (unrun, _) = flush();
+    drop(scene.worker.take_next());
+    assert_eq!(unrun.count(), 1, "what the worker dropped has failed");
+}
+
+/// Times are exact: nobody needs to keep the coarse time up.
+#[test]
+fn times_are_exact_though_the_coarse_time_stands_still() {
+    let scene = Scene::new();
+    scene.clock.hold_coarse();
+    scene.fill(0..10);
+    scene.clock.advance(Duration::from_secs(2));
+    scene.ledger.evict();
+    assert!(scene.ledger.cache().unwrap().is_empty(), "an idle ledger evicts by age when it is told to");
+    scene.fill(10..20);
+    scene.ledger.evict();
+    assert_eq!(scene.ledger.cache().unwrap().len(), 10, "what was cached just now is not too old");
+
+    let (worker, clock) = (ManualExecutor::new(), ManualClock::new());
+    clock.hold_coarse();
+    let options = LedgerOptions { max_queued: 1, ..LedgerOptions::default() };
+    let ledger =
+        Ledger::open(options, MemoryStorage::new(), worker.clone(), clock.clone(), Callbacks).unwrap();
+    clock.advance(Duration::from_secs(1));
+    let times = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let times = Arc::clone(&times);
+        ledger.append(Bytes::new(), move |result, at| times.lock().push((result.is_ok(), at)));
+    }
+    let at_refusal = clock.now();
+    clock.advance(Duration::from_secs(1));
+    worker.run_all();
+    assert_eq!(*times.lock(), [(false, at_refusal), (true, clock.now())]);
 }
 
 #[test]
@@ -274,7 +363,7 @@ fn callbacks_are_told_the_position_and_the_time() {
         Callbacks,
     )
     .unwrap();
-    clock.advance(std::time::Duration::from_nanos(5));
+    clock.advance(Duration::from_nanos(5));
     let told = Arc::new(Mutex::new(None));
     let tell = Arc::clone(&told);
     ledger.append(Bytes::new(), move |result, at| *tell.lock() = Some((result, at)));
