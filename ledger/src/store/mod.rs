@@ -10,6 +10,7 @@ mod done;
 mod error;
 #[cfg(feature = "test-util")]
 mod faulty;
+pub mod layer;
 mod log;
 mod memory;
 mod metadata;
