@@ -54,6 +54,7 @@ mod budget;
 mod cache;
 mod core;
 mod entry;
+pub mod entry_cache;
 mod error;
 pub mod eviction;
 mod index;
@@ -75,6 +76,10 @@ static ALLOCATOR: folio_sync::test_util::FreshAddresses = folio_sync::test_util:
 pub use crate::core::Removed;
 pub use active::{ActiveCursor, ActiveCursors};
 pub use cache::RangeCache;
+pub use entry_cache::{
+    EntryCache, EntryCacheOptions, EntryCacheSnapshot, EntryInserter, ExpectedReads, Metadata, Parsed, Payload,
+    ReadEntry, ReadError, ReadRequest,
+};
 pub use error::{NotInserted, Reason};
 pub use eviction::{EvictError, Evicted, EvictionOptions, EvictionQueue};
 pub use inserter::Inserter;

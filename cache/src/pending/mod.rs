@@ -17,7 +17,7 @@
 //! | state of a read | next | by whom |
 //! |---|---|---|
 //! | open | open, with a reader more | who wants a part of it, under the lock |
-//! | open | detached | an invalidation: later reads do not meet it; its readers stay |
+//! | open | detached | an invalidation, or the failure of another read of its ledger: later reads do not meet it; its readers stay |
 //! | open or detached | taken out | storage's answer, once by its type; then its readers are told, the first to come first |
 //!
 //! All parts of a new read are found and joined, or opened, in one step.
@@ -40,9 +40,10 @@ use std::fmt;
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::{Arc, Mutex, arc_dyn, step, unwind};
 
-pub(crate) use gather::{concatenate, gather};
+pub(crate) use gather::{Parts, gather};
 pub use storage::{ReadDone, ReadStorage, StorageFailure, Stored};
 
+use gather::concatenate;
 use open::{Open, Segment, Taken};
 
 /// Hears what became of a read.
@@ -194,7 +195,7 @@ impl<V: Clone + Send + 'static> Shared<V> {
     /// Tells the readers of a read what storage answered.
     fn complete(&self, read: u64, answer: Result<Stored<V>, StorageFailure>) {
         // First of all: from now on nobody joins it.
-        let taken = step!("pending.take", self.open.lock().take(read));
+        let taken = step!("pending.take", self.open.lock().take(read, answer.is_err()));
         // Relaxed, both: numbers.
         self.answered.fetch_add(1, Ordering::Relaxed);
         if answer.is_err() {

@@ -130,9 +130,12 @@ impl<V> Open<V> {
         read.readers.push(Reader { skip, count: segment.count(), done });
     }
 
-    /// Takes a read out, with its readers.
-    pub(super) fn take(&mut self, read: u64) -> Option<Taken<V>> {
+    /// Takes a read out, with its readers. If it has failed, nobody joins another one of its ledger: they may fail alike.
+    pub(super) fn take(&mut self, read: u64, failed: bool) -> Option<Taken<V>> {
         let Read { extent, readers } = self.reads.remove(&read)?;
+        if failed {
+            self.detach(extent.0);
+        }
         if self.joinable.get(&extent) == Some(&read) {
             self.joinable.remove(&extent);
             self.forget_longest();

@@ -1,0 +1,336 @@
+//! One read, from its permit to its completion.
+
+use folio_sync::{Arc, Executor, Job, Mutex, step, unwind};
+
+use super::counts::add;
+use super::entry::ReadEntry;
+use super::error::ReadError;
+use super::fill::{Fill, TRIES, ask};
+use super::payload::Payload;
+use crate::pending::{Parts, PendingReads, ReadStorage, StorageFailure, contained, gather, panicked};
+use crate::permits::{Acquired, Permit, PermitError, ReadPermits};
+use crate::range::Position;
+
+/// What the handles of a cache and its reads share.
+pub(super) struct Core<V> {
+    pub(super) fill: Arc<Fill<V>>,
+    pub(super) pending: PendingReads<V>,
+    pub(super) storage: Arc<dyn ReadStorage<V>>,
+    pub(super) permits: Option<ReadPermits>,
+    /// Where reads go on that had to wait for a permit.
+    pub(super) executor: Option<Arc<dyn Executor>>,
+}
+
+/// What is read: at least one entry, and none beyond the largest position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) ledger: i64,
+    pub(super) first: i64,
+    pub(super) count: u32,
+    /// Whether it is one entry that is to be read by itself, and not cached.
+    pub(super) single: bool,
+}
+
+impl Extent {
+    fn position(&self) -> Position {
+        (self.ledger, self.first)
+    }
+
+    fn last(&self) -> i64 {
+        self.first.saturating_add(i64::from(self.count) - 1)
+    }
+}
+
+/// Hears what became of a read.
+pub(super) type Done<V> = Box<dyn FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send>;
+
+/// A part of a read that the cache does not have: the longest there is.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: i64,
+    count: u32,
+    /// How many entries before it were found.
+    at: usize,
+}
+
+/// A read that could not be completed at once. However it goes, `done` is told once; the permit is given back first if there are no entries.
+struct Read<V: Payload> {
+    core: Arc<Core<V>>,
+    extent: Extent,
+    /// What was found; without a guard of the permit, which goes to all that is handed over.
+    entries: Vec<ReadEntry<V>>,
+    permit: Option<Permit>,
+    done: Option<Done<V>>,
+}
+
+impl<V: Payload> Core<V> {
+    /// Reads, once there is a permit.
+    pub(super) fn read(
+        this: &Arc<Self>,
+        extent: Extent,
+        entries: Vec<ReadEntry<V>>,
+        done: impl FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send + 'static,
+    ) {
+        let Some(permits) = &this.permits else { return Self::look(this, extent, None, entries, done) };
+        let bytes = this.fill.estimate().saturating_mul(extent.count.into());
+        match permits.try_acquire(bytes) {
+            Some(permit) => Self::look(this, extent, Some(permit), entries, done),
+            None => Self::queue(this, permits, bytes, extent, entries, Box::new(done)),
+        }
+    }
+
+    /// Has a read wait for its permit.
+    #[cold]
+    fn queue(
+        this: &Arc<Self>,
+        permits: &ReadPermits,
+        bytes: u64,
+        extent: Extent,
+        entries: Vec<ReadEntry<V>>,
+        done: Done<V>,
+    ) {
+        let read = Read { core: Arc::clone(this), extent, entries, permit: None, done: Some(done) };
+        // Who takes it out goes on with it: the callback, or this call if the callback is not needed.
+        let slot = Arc::new(Mutex::new(Some(read)));
+        let waiting = Arc::clone(&slot);
+        let acquired = permits.acquire(bytes, move |granted| {
+            let read = waiting.lock().take();
+            if let Some(read) = read {
+                read.granted(granted);
+            }
+        });
+        let ends = match acquired {
+            Ok(Acquired::Queued) => return,
+            Ok(Acquired::Now(permit)) => Ok(permit),
+            Err(error) => Err(error),
+        };
+        let read = slot.lock().take();
+        match (read, ends) {
+            (Some(read), Ok(permit)) => read.start(permit),
+            (Some(read), Err(error)) => read.fail(ReadError::TooManyReads(error)),
+            (None, _) => {}
+        }
+    }
+
+    /// Looks into the cache, and completes the read here if all is there.
+    #[inline]
+    fn look(
+        this: &Arc<Self>,
+        extent: Extent,
+        permit: Option<Permit>,
+        mut entries: Vec<ReadEntry<V>>,
+        done: impl FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send + 'static,
+    ) {
+        let range = extent.position()..=(extent.ledger, extent.last());
+        let looked = unwind::catch(|| {
+            this.fill.cache.for_each_in_range(range, |position, value| {
+                entries.push(ReadEntry { position, value: value.clone(), permit: None });
+            });
+        });
+        let counts = &this.fill.counts;
+        if looked.is_ok() && entries.len() == extent.count as usize {
+            add(&counts.hit.reads, 1);
+            add(&counts.hit.entries, extent.count.into());
+            guard(&mut entries, permit);
+            return contained(|| done(Ok(entries)));
+        }
+        let read = Read { core: Arc::clone(this), extent, entries, permit, done: Some(Box::new(done)) };
+        match looked {
+            Ok(()) => read.missed(),
+            Err(payload) => read.fail(ReadError::Storage(panicked(payload))),
+        }
+    }
+}
+
+/// Has the entries of a read keep its permit.
+fn guard<V>(entries: &mut [ReadEntry<V>], permit: Option<Permit>) {
+    let Some(permit) = permit else { return };
+    let permit = Arc::new(permit);
+    let Some((last, others)) = entries.split_last_mut() else { return };
+    for entry in others {
+        entry.permit = Some(Arc::clone(&permit));
+    }
+    last.permit = Some(permit);
+}
+
+impl<V: Payload> Read<V> {
+    /// It has waited for its permit.
+    fn granted(self, granted: Result<Permit, PermitError>) {
+        match (granted, self.core.executor.clone()) {
+            (Err(error), _) => self.fail(ReadError::TooManyReads(error)),
+            (Ok(permit), None) => self.start(permit),
+            (Ok(permit), Some(executor)) => {
+                let submitted = executor.submit(Job::new(move || self.start(permit)));
+                // The read ends with its job.
+                drop(submitted);
+            }
+        }
+    }
+
+    /// Goes on with a permit.
+    fn start(mut self, permit: Permit) {
+        let Some(done) = self.done.take() else { return };
+        Core::look(&self.core, self.extent, Some(permit), std::mem::take(&mut self.entries), done);
+    }
+
+    /// Reads what the cache does not have.
+    #[cold]
+    fn missed(self) {
+        let counts = &self.core.fill.counts;
+        let (wanted, found) = (u64::from(self.extent.count), self.entries.len() as u64);
+        add(&counts.partial_hit, found);
+        add(&counts.entries_missed, wanted - found);
+        if found == 0 {
+            add(&counts.misses, 1);
+            return self.read_whole();
+        }
+        add(&counts.partial, 1);
+        let gaps = self.gaps();
+        let core = Arc::clone(&self.core);
+        let ledger = self.extent.ledger;
+        let told = gaps.clone();
+        let parts = gather(gaps.len(), move |parts| self.filled(parts, &told));
+        for (gap, part) in gaps.into_iter().zip(parts) {
+            step!("entry_cache.gap", core.pending.read(ledger, gap.first, gap.count, part));
+        }
+    }
+
+    /// Reads all of it from storage.
+    fn read_whole(self) {
+        let core = Arc::clone(&self.core);
+        let Extent { ledger, first, count, single } = self.extent;
+        if single {
+            add(&core.fill.counts.storage_reads, 1);
+            ask(&core.storage, (ledger, first), count, TRIES, move |answer| {
+                let counts = &self.core.fill.counts;
+                match &answer {
+                    Ok(stored) => add(&counts.storage_entries, stored.values.len().min(1) as u64),
+                    Err(_) => add(&counts.storage_failures, 1),
+                }
+                self.answered(answer.map(|stored| stored.values));
+            });
+        } else {
+            core.pending.read(ledger, first, count, move |answer| self.answered(answer));
+        }
+    }
+
+    /// The longest parts that were not found, in order.
+    fn gaps(&self) -> Vec<Gap> {
+        let mut gaps = Vec::new();
+        let mut next = self.extent.first;
+        let mut gap_to = |at: usize, next: i64, end: i64| {
+            let count = u32::try_from(end.abs_diff(next)).expect("a gap is a part of what is wanted");
+            if count > 0 {
+                gaps.push(Gap { first: next, count, at });
+            }
+        };
+        for (at, entry) in self.entries.iter().enumerate() {
+            let (_, entry) = entry.position;
+            gap_to(at, next, entry);
+            if entry == self.extent.last() {
+                return gaps;
+            }
+            next = entry + 1;
+        }
+        let rest = self.extent.last().abs_diff(next) + 1;
+        let count = u32::try_from(rest).expect("a gap is a part of what is wanted");
+        gaps.push(Gap { first: next, count, at: self.entries.len() });
+        gaps
+    }
+
+    /// Puts the parts that were missing between those that were found; if one could not be read, drops all of them, and reads the whole once.
+    fn filled(mut self, parts: Parts<V>, gaps: &[Gap]) {
+        if parts.iter().any(Result::is_err) {
+            add(&self.core.fill.counts.fallbacks, 1);
+            contained(|| drop(parts));
+            contained(|| self.entries.clear());
+            return self.read_whole();
+        }
+        let ledger = self.extent.ledger;
+        let there = self.entries.len() + parts.iter().flatten().map(Vec::len).sum::<usize>();
+        let mut found = std::mem::take(&mut self.entries).into_iter();
+        let mut all = Vec::with_capacity(there);
+        let mut before = 0;
+        for (gap, part) in gaps.iter().zip(parts.into_iter().flatten()) {
+            all.extend(found.by_ref().take(gap.at - before));
+            before = gap.at;
+            let is_short = part.len() < gap.count as usize;
+            all.extend(entries(ledger, gap.first, part));
+            if is_short {
+                // What comes after a missing entry cannot be told.
+                contained(|| drop(found));
+                self.entries = all;
+                return self.succeed();
+            }
+        }
+        all.extend(found);
+        self.entries = all;
+        self.succeed();
+    }
+
+    /// Storage has answered for all of it.
+    fn answered(mut self, answer: Result<Vec<V>, StorageFailure>) {
+        match answer {
+            Ok(mut values) => {
+                let count = self.extent.count as usize;
+                if values.len() > count {
+                    contained(|| values.truncate(count));
+                }
+                let Extent { ledger, first, .. } = self.extent;
+                self.entries.extend(entries(ledger, first, values));
+                self.succeed();
+            }
+            Err(failure) => self.fail(ReadError::Storage(failure)),
+        }
+    }
+
+    /// Hands over what there is, if there is any.
+    fn succeed(mut self) {
+        let there = self.entries.len();
+        if there == 0 {
+            let position = self.extent.position();
+            return self.fail(ReadError::Missing(position));
+        }
+        if let Some(permit) = &mut self.permit {
+            // What there is not takes no share of it.
+            let share = permit.bytes() / u64::from(self.extent.count);
+            let missing = u64::from(self.extent.count) - there as u64;
+            permit.shrink(permit.bytes() - share * missing);
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        guard(&mut entries, self.permit.take());
+        if let Some(done) = self.done.take() {
+            contained(|| done(Ok(entries)));
+        }
+    }
+
+    /// Gives everything back, and tells why.
+    fn fail(mut self, error: ReadError) {
+        self.end(error);
+    }
+
+    fn end(&mut self, error: ReadError) {
+        let Some(done) = self.done.take() else { return };
+        add(&self.core.fill.counts.failures, 1);
+        contained(|| drop(std::mem::take(&mut self.entries)));
+        // Before it is told: then it may read again at once.
+        drop(self.permit.take());
+        contained(|| done(Err(error)));
+    }
+}
+
+impl<V: Payload> Drop for Read<V> {
+    /// Whoever was to go on with it did not.
+    fn drop(&mut self) {
+        self.end(ReadError::Abandoned);
+    }
+}
+
+/// Values with their positions.
+fn entries<V>(ledger: i64, first: i64, values: Vec<V>) -> impl Iterator<Item = ReadEntry<V>> {
+    (first..=i64::MAX).zip(values).map(move |(entry, value)| ReadEntry {
+        position: (ledger, entry),
+        value,
+        permit: None,
+    })
+}
