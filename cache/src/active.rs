@@ -36,6 +36,8 @@ use folio_sync::{Arc, Mutex};
 
 use crate::range::Position;
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod tree;
 
 use tree::Tree;

@@ -43,8 +43,8 @@ use std::fmt;
 use std::time::Duration;
 
 use folio_sync::time::{Clock, Instant};
-use folio_sync::timers::{TimerId, Timers};
-use folio_sync::{Arc, Executor, Job, Mutex};
+use folio_sync::timers::Timers;
+use folio_sync::{Arc, Executor, Mutex};
 
 use crate::cache::RangeCache;
 use crate::eviction::{EvictionOptions, EvictionQueue};
@@ -60,8 +60,7 @@ pub use options::{CacheOptions, CacheOptionsError};
 pub use snapshot::CacheSnapshot;
 
 use evictor::Evictor;
-use ticks::Ticks;
-use word::{PRESSURE, TICK};
+use word::PRESSURE;
 
 /// Keeps all caches of a program within one budget of memory, and their reads within one of bytes in flight.
 ///
@@ -94,66 +93,34 @@ use word::{PRESSURE, TICK};
 /// assert_eq!(manager.snapshot().charged_weight, 900);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct CacheManager<V: Send + Sync + 'static>(Arc<Owner<V>>);
+pub struct CacheManager<V>(Arc<Inner<V>>);
 
-/// Closes the manager when the last handle goes.
-struct Owner<V: Send + Sync + 'static>(Arc<Inner<V>>);
-
-impl<V: Send + Sync + 'static> Drop for Owner<V> {
-    fn drop(&mut self) {
-        Inner::close(&self.0);
-    }
-}
-
-/// What timers and handles share.
+/// What the handles share; the last one closes it.
 struct Inner<V> {
     queue: EvictionQueue<V>,
     evictor: Arc<Evictor>,
     permits: ReadPermits,
-    timers: Arc<dyn Timers>,
-    clock: Arc<dyn Clock>,
-    ticks: Ticks,
-    /// Held for the time of a change: settings reach their places one after the other.
+    /// Held for the time of a change: one reaches all places before the next one. Nothing of a user is called under it.
     options: Mutex<CacheOptions>,
 }
 
-impl<V: Send + Sync + 'static> Inner<V> {
-    /// Sets the timer of the next tick, if none is set.
-    fn arm(inner: &Arc<Self>) {
-        let Some((tick, interval)) = inner.ticks.begin() else { return };
-        let own = Arc::clone(inner);
-        match inner.timers.once(interval, Job::new(move || Self::tick(&own, tick))) {
-            Ok(timer) => inner.cancel(inner.ticks.set(tick, timer)),
-            Err(rejected) => {
-                inner.ticks.refused(tick);
-                drop(rejected);
-            }
-        }
-    }
-
-    fn tick(inner: &Arc<Self>, tick: u64) {
-        if inner.ticks.fired(tick) {
-            evictor::demand(&inner.evictor, inner.queue.shared(), TICK);
-            Self::arm(inner);
-        }
-    }
-
-    fn cancel(&self, timer: Option<TimerId>) {
-        if let Some(timer) = timer {
-            drop(self.timers.cancel(timer));
-        }
-    }
-
-    fn close(inner: &Arc<Self>) {
+impl<V> Inner<V> {
+    fn close(&self) {
         {
             // No change of options comes after this.
-            let _changes = inner.options.lock();
-            inner.evictor.close();
-            inner.queue.set_budget(0);
+            let _changes = self.options.lock();
+            self.evictor.close();
+            self.queue.set_budget(0);
         }
-        inner.cancel(inner.ticks.close());
-        inner.permits.close();
-        inner.queue.clear();
+        self.evictor.stop_ticks();
+        self.permits.close();
+        self.queue.clear();
+    }
+}
+
+impl<V> Drop for Inner<V> {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -171,56 +138,45 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, CacheOptionsError> {
         options.check()?;
-        let evictor = Arc::new(Evictor::new(&options, executor, Arc::clone(&clock)));
+        let evictor = Arc::new(Evictor::new(&options, executor, Arc::clone(&timers), clock));
         let pressed = Arc::clone(&evictor);
         let queue = EvictionQueue::with_pressure(options.eviction(), move |queue| {
             if queue.budget.charged() > pressed.above() {
                 evictor::demand(&pressed, queue, PRESSURE);
             }
         });
-        let inner = Arc::new(Inner {
-            queue,
-            evictor,
-            permits: ReadPermits::new(options.reads, Arc::clone(&timers)),
-            timers,
-            clock,
-            ticks: Ticks::new(options.pass_interval),
-            options: Mutex::new(options),
-        });
-        Inner::arm(&inner);
-        Ok(Self(Arc::new(Owner(inner))))
-    }
-
-    fn inner(&self) -> &Arc<Inner<V>> {
-        &self.0.0
+        evictor::arm(&evictor, queue.shared());
+        let permits = ReadPermits::new(options.reads, timers);
+        Ok(Self(Arc::new(Inner { queue, evictor, permits, options: Mutex::new(options) })))
     }
 
     /// An empty cache that counts against the budget, for one ledger or several.
     ///
     /// Its entries and their weight are gone when its last handle and inserter are, or when the manager is closed; after that it takes no entry.
     pub fn cache(&self) -> RangeCache<V> {
-        Inner::arm(self.inner());
-        RangeCache::new(&self.inner().queue)
+        let Inner { queue, evictor, .. } = &*self.0;
+        evictor::arm(evictor, queue.shared());
+        RangeCache::new(queue)
     }
 
     /// The budget of bytes in flight.
     pub fn permits(&self) -> &ReadPermits {
-        &self.inner().permits
+        &self.0.permits
     }
 
     /// The clock that passes go by.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.inner().clock
+        &self.0.evictor.clock
     }
 
     /// The clock's coarse time, to insert with.
     pub fn now(&self) -> Instant {
-        self.inner().clock.coarse()
+        self.0.evictor.clock.coarse()
     }
 
     /// The settings as they are.
     pub fn options(&self) -> CacheOptions {
-        *self.inner().options.lock()
+        *self.0.options.lock()
     }
 
     /// Changes all settings; what is above a smaller budget goes by a pass that is queued now.
@@ -229,8 +185,8 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
     /// [`CacheOptionsError`] names the setting that is no good, or that the manager is closed; nothing has changed then.
     pub fn set_options(&self, options: CacheOptions) -> Result<(), CacheOptionsError> {
         options.check()?;
-        let inner = self.inner();
-        {
+        let inner = &*self.0;
+        let (call_granted, timer) = {
             let mut current = inner.options.lock();
             if inner.evictor.is_closed() {
                 return Err(CacheOptionsError::Closed);
@@ -241,10 +197,11 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
             inner.queue.set_max_requeues(max_requeues);
             inner.queue.set_extend_recently_accessed(extend_recently_accessed);
             inner.queue.set_budget(budget);
-        }
-        inner.permits.set_options(options.reads);
-        inner.cancel(inner.ticks.set_interval(options.pass_interval));
-        Inner::arm(inner);
+            (inner.permits.change(options.reads), inner.evictor.set_interval(&options))
+        };
+        call_granted();
+        inner.evictor.cancel(timer);
+        evictor::arm(&inner.evictor, inner.queue.shared());
         evictor::demand(&inner.evictor, inner.queue.shared(), PRESSURE);
         Ok(())
     }
@@ -253,23 +210,25 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
     ///
     /// A pass that runs just now runs to its end. An insert that races with this may leave its entry in its cache, where it goes with the cache.
     pub fn close(&self) {
-        Inner::close(self.inner());
+        self.0.close();
     }
+}
 
+impl<V> CacheManager<V> {
     /// How things stand: each number by itself, as of a moment within the call. Neither locks nor walks.
     pub fn snapshot(&self) -> CacheSnapshot {
-        let Inner { queue, evictor, permits, .. } = &**self.inner();
+        let Inner { queue, evictor, permits, .. } = &*self.0;
         CacheSnapshot::of(queue, evictor, permits)
     }
 }
 
-impl<V: Send + Sync + 'static> Clone for CacheManager<V> {
+impl<V> Clone for CacheManager<V> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<V: Send + Sync + 'static> fmt::Debug for CacheManager<V> {
+impl<V> fmt::Debug for CacheManager<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CacheManager").field(&self.snapshot()).finish()
     }

@@ -310,6 +310,14 @@ impl Shared {
         shared.tell_queued(state);
     }
 
+    fn change_budget(shared: &Arc<Self>, state: &mut State, bytes: u64) -> VecDeque<Due> {
+        let mut due = VecDeque::new();
+        // Relaxed: see the module.
+        shared.budget.store(limit(bytes), Ordering::Relaxed);
+        Self::take_due(shared, state, &mut due);
+        due
+    }
+
     /// Grants what fits.
     fn grant(shared: &Arc<Self>) {
         let mut due = VecDeque::new();
@@ -438,25 +446,23 @@ impl ReadPermits {
     ///
     /// What is out stays out and counts: below that, nothing goes out before enough has come back. What fits now is granted.
     pub fn set_budget(&self, bytes: u64) {
-        let mut due = VecDeque::new();
-        {
-            let mut state = self.0.state.lock();
-            // Relaxed: see the module.
-            self.0.budget.store(limit(bytes), Ordering::Relaxed);
-            Shared::take_due(&self.0, &mut state, &mut due);
-        }
+        let due = Shared::change_budget(&self.0, &mut self.0.state.lock(), bytes);
         due::settle(due);
     }
 
     /// Sets everything; those that wait keep their timers, and none is sent away.
     pub fn set_options(&self, options: PermitOptions) {
+        self.change(options)();
+    }
+
+    /// Sets everything; what is returned calls those who are granted, when nothing is locked.
+    pub(crate) fn change(&self, options: PermitOptions) -> impl FnOnce() + use<> {
         let PermitOptions { budget, max_queued, timeout } = options;
-        {
-            let mut state = self.0.state.lock();
-            state.max_queued = max_queued;
-            state.timeout = timeout;
-        }
-        self.set_budget(budget);
+        let mut state = self.0.state.lock();
+        state.max_queued = max_queued;
+        state.timeout = timeout;
+        let due = Shared::change_budget(&self.0, &mut state, budget);
+        || due::settle(due)
     }
 
     /// Takes no request again, and ends those that wait.

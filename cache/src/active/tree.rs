@@ -178,6 +178,25 @@ impl Tree {
         at
     }
 
+    /// The most nodes on the way to one.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn depth(&self) -> u32 {
+        fn below(tree: &Tree, at: u32) -> u32 {
+            if at == NIL {
+                0
+            } else {
+                1 + below(tree, tree.node(at).left).max(below(tree, tree.node(at).right))
+            }
+        }
+        below(self, self.root)
+    }
+
+    /// Nodes that there is room for.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     fn release(&mut self, at: u32) {
         *self.node_mut(at) = Node { right: self.free, ..EMPTY };
         self.free = at;

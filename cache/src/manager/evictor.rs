@@ -2,9 +2,11 @@
 
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::time::{Clock, Instant};
+use folio_sync::timers::{TimerId, Timers};
 use folio_sync::{Arc, Executor, Job, step, unwind};
 
 use super::options::CacheOptions;
+use super::ticks::Ticks;
 use super::word::{TICK, Word};
 use crate::eviction::{EvictError, Evicted, EvictionQueue, Shared};
 
@@ -21,8 +23,10 @@ pub(super) struct Evictor {
     to: AtomicU64,
     /// In nanoseconds.
     ttl: AtomicU64,
+    ticks: Ticks,
     executor: Arc<dyn Executor>,
-    clock: Arc<dyn Clock>,
+    timers: Arc<dyn Timers>,
+    pub(super) clock: Arc<dyn Clock>,
     passes: AtomicU64,
     /// Passes that the executor did not take.
     refused: AtomicU64,
@@ -53,13 +57,20 @@ impl Sum {
 }
 
 impl Evictor {
-    pub(super) fn new(options: &CacheOptions, executor: Arc<dyn Executor>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        options: &CacheOptions,
+        executor: Arc<dyn Executor>,
+        timers: Arc<dyn Timers>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let evictor = Self {
             word: Word::new(),
             above: AtomicU64::new(0),
             to: AtomicU64::new(0),
             ttl: AtomicU64::new(0),
+            ticks: Ticks::new(options.pass_interval),
             executor,
+            timers,
             clock,
             passes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -83,8 +94,26 @@ impl Evictor {
         self.above.load(Ordering::Relaxed)
     }
 
+    /// Has the next tick set by these options' interval; the timer that is set is to be cancelled.
+    #[must_use = "a timer that comes back has to be cancelled"]
+    pub(super) fn set_interval(&self, options: &CacheOptions) -> Option<TimerId> {
+        self.ticks.set_interval(options.pass_interval)
+    }
+
+    pub(super) fn cancel(&self, timer: Option<TimerId>) {
+        if let Some(timer) = timer {
+            drop(self.timers.cancel(timer));
+        }
+    }
+
+    /// No pass begins after this.
     pub(super) fn close(&self) {
         step!("manager.close", self.word.close());
+    }
+
+    /// No timer is set after this.
+    pub(super) fn stop_ticks(&self) {
+        self.cancel(self.ticks.close());
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -135,6 +164,25 @@ pub(super) fn demand<V: Send + Sync + 'static>(evictor: &Arc<Evictor>, queue: &A
     }
 }
 
+/// Sets the timer of the next tick, if none is set.
+pub(super) fn arm<V: Send + Sync + 'static>(evictor: &Arc<Evictor>, queue: &Arc<Shared<V>>) {
+    let Some((tick, interval)) = evictor.ticks.begin() else { return };
+    let (own, queue) = (Arc::clone(evictor), Arc::clone(queue));
+    let fire = move || {
+        if own.ticks.fired(tick) {
+            demand(&own, &queue, TICK);
+            arm(&own, &queue);
+        }
+    };
+    match evictor.timers.once(interval, Job::new(fire)) {
+        Ok(timer) => evictor.cancel(evictor.ticks.set(tick, timer)),
+        Err(rejected) => {
+            evictor.ticks.refused(tick);
+            drop(rejected);
+        }
+    }
+}
+
 /// The job: whoever has it is the one that is queued.
 struct Passes<V: Send + Sync + 'static> {
     evictor: Arc<Evictor>,
@@ -164,6 +212,7 @@ impl<V: Send + Sync + 'static> Passes<V> {
         for _ in 0..PASSES_A_JOB {
             let Some(demanded) = step!("manager.begin", self.evictor.word.begin()) else { return };
             self.evictor.pass(&self.queue, demanded);
+            arm(&self.evictor, self.queue.shared());
             if step!("manager.end", self.evictor.word.end()) {
                 self.queued = false;
                 return;
