@@ -18,7 +18,7 @@ pub trait Consumer: Send + Sync + 'static {
     /// The topic is closed, and all of its messages have been delivered.
     fn ended(&self) {}
 
-    /// Messages could not be read. They are read again when there is a reason to dispatch, such as permits.
+    /// Messages could not be read. They are read again later, or when there is a reason to dispatch before, such as permits.
     fn read_failed(&self, error: &ReadError) {
         let _ = error;
     }

@@ -5,21 +5,30 @@
 //! read came back, CLOSE at the end. What belongs to the demand is somewhere before it is recorded: permits in their consumer's counter, the result in
 //! the mailbox. At most one read is outstanding. A consumer without permits has its messages *held*, in order, and so has what comes after them;
 //! at the limit of held messages nothing is read. Closing raises a flag before it records CLOSE; the flag is looked at before each call of a consumer.
+//!
+//! After a read that failed a timer leaves RETRY; any other reason to dispatch may read again before. A turn that the executor does not take keeps its
+//! demand, and nobody's ownership: the next demand schedules it, or a timer that is set then, at most one at a time.
 
 use std::collections::VecDeque;
 
 use folio_ledger::{Cursor, ReadError, Wait};
 use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use folio_sync::{Arc, Executor, Mutex, unwind};
-use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Work};
+use folio_sync::timers::{TimerId, Timers};
+use folio_sync::{Arc, Executor, Mutex, RejectReason, unwind};
+use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Why, Work};
 
 use crate::consumer::{Consumer, Message};
+use crate::notifier::Notifier;
+use crate::retry::{Backoff, cancel, later};
 use crate::selector::Selector;
+use crate::subscription::SubscriptionOptions;
 
 /// The ledger has more entries.
 pub(crate) const MORE: Demand = Demand::soft(0);
 /// A consumer gave permits.
 pub(crate) const FLOW: Demand = Demand::soft(1);
+/// It is time to read again after a failure.
+const RETRY: Demand = Demand::soft(2);
 /// The read that is outstanding came back.
 const RESULT: Demand = Demand::urgent(0);
 /// Nothing is to be delivered any more.
@@ -36,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) cursor: Cursor,
     pub(crate) slots: Vec<Slot>,
     pub(crate) executor: Arc<dyn Executor>,
+    timers: Arc<dyn Timers>,
+    notifier: Arc<Notifier>,
     /// Nothing is to be delivered any more.
     closed: AtomicBool,
     /// The result of the read that came back.
@@ -45,11 +56,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(cursor: Cursor, slots: Vec<Slot>, executor: Arc<dyn Executor>) -> Self {
+    pub(crate) fn new(
+        cursor: Cursor,
+        slots: Vec<Slot>,
+        executor: Arc<dyn Executor>,
+        timers: Arc<dyn Timers>,
+        notifier: Arc<Notifier>,
+    ) -> Self {
         Self {
             cursor,
             slots,
             executor,
+            timers,
+            notifier,
             closed: AtomicBool::new(false),
             mailbox: Mutex::default(),
             delivered: AtomicU64::new(0),
@@ -112,22 +131,27 @@ pub(crate) struct Dispatch {
     held: usize,
     /// A read is outstanding; it began here.
     reading: Option<i64>,
+    /// The timer for another read after one that failed.
+    retry: Option<TimerId>,
+    backoff: Backoff,
     /// Room for the next read.
     buffer: Vec<Message>,
     told_end: bool,
 }
 
 impl Dispatch {
-    pub(crate) fn new(shared: Arc<Shared>, mode: Mode, read_batch: usize, max_held: usize) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, mode: Mode, options: &SubscriptionOptions) -> Self {
         let outlets = shared.slots.iter().map(|_| Outlet::default()).collect();
         Self {
             shared,
             mode,
             outlets,
-            read_batch: read_batch.max(1),
-            max_held: max_held.max(1),
+            read_batch: options.read_batch.max(1),
+            max_held: options.max_held.max(1),
             held: 0,
             reading: None,
+            retry: None,
+            backoff: Backoff::new(options.retry_first, options.retry_most),
             buffer: Vec::new(),
             told_end: false,
         }
@@ -206,6 +230,8 @@ impl Dispatch {
         let began = self.reading.take();
         match result {
             Ok(mut messages) => {
+                self.forget_retry();
+                self.backoff.ease();
                 self.take_permits();
                 self.route(&mut messages);
                 self.buffer = messages;
@@ -215,8 +241,24 @@ impl Dispatch {
                 if let Some(entry) = began {
                     self.shared.cursor.seek(entry);
                 }
+                self.read_later();
                 self.shared.open_slots().for_each(|slot| contained(|| slot.consumer.read_failed(&error)));
             }
+        }
+    }
+
+    /// Has a timer read again, unless one is set already.
+    fn read_later(&mut self) {
+        if self.retry.is_none() {
+            // The notifier forgets the turn as the subscription is closed: the timer keeps nothing alive.
+            let notifier = Arc::clone(&self.shared.notifier);
+            self.retry = later(&*self.shared.timers, self.backoff.next(), move || notifier.tell(RETRY));
+        }
+    }
+
+    fn forget_retry(&mut self) {
+        if let Some(timer) = self.retry.take() {
+            cancel(&*self.shared.timers, timer);
         }
     }
 
@@ -228,6 +270,7 @@ impl Dispatch {
 
     /// Drops the messages that nobody gets any more.
     fn let_go(&mut self) {
+        self.forget_retry();
         let result = self.shared.mailbox.lock().take();
         let messages = (std::mem::take(&mut self.outlets), std::mem::take(&mut self.buffer));
         self.held = 0;
@@ -250,13 +293,16 @@ impl Work for Dispatch {
             self.let_go();
             return Next::Idle;
         }
+        if demand.contains(RETRY) {
+            self.retry = None;
+        }
         if demand.contains(RESULT) {
             let result = self.shared.mailbox.lock().take();
             let failed = matches!(result, Some(Err(_)));
             if let Some(result) = result {
                 self.came_back(result);
             }
-            // What failed once may fail again at once: another reason to dispatch is waited for.
+            // What failed once may fail again at once: the timer is waited for, or another reason to dispatch.
             return if failed { Next::Idle } else { Next::Again };
         }
         if self.reading.is_some() {
@@ -289,7 +335,19 @@ impl Work for Dispatch {
     }
 
     fn stranded(stranded: Stranded<Self>) {
-        // The executor is gone, and with it whoever could dispatch: what was asked stays recorded.
-        drop(stranded.ownership);
+        let Stranded { mut ownership, why, .. } = stranded;
+        let (shared, closed) = ownership.with(|dispatch| {
+            let closed = dispatch.shared.is_closed();
+            if closed {
+                dispatch.let_go();
+            }
+            (Arc::clone(&dispatch.shared), closed)
+        });
+        // What was asked stays recorded, and the timer comes after this: it finds the turn without an owner.
+        drop(ownership);
+        // From an executor that is closed nothing comes any more.
+        if !closed && why != Why::Refused(RejectReason::Closed) {
+            Notifier::offer_later(&shared.notifier, &*shared.timers);
+        }
     }
 }

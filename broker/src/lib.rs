@@ -9,6 +9,8 @@
 mod consumer;
 mod dispatch;
 mod hash;
+mod notifier;
+mod retry;
 mod selector;
 mod subscription;
 mod topic;

@@ -1,23 +1,32 @@
 //! Subscriptions: a cursor, a dispatcher, and consumers.
 
 use std::fmt;
+use std::time::Duration;
 
 use folio_ledger::Position;
 use folio_sync::atomic::{AtomicU64, Ordering};
-use folio_sync::{Arc, Executor, Mutex, arc_dyn};
+use folio_sync::timers::Timers;
+use folio_sync::{Arc, Executor, arc_dyn};
 use folio_turn::Turn;
 
 use crate::consumer::Consumer;
 use crate::dispatch::{CLOSE, Dispatch, FLOW, MORE, Mode, Shared, Slot, demand};
+use crate::notifier::Notifier;
 use crate::selector::{KeyOf, Selector};
 
 /// How a subscription shares its messages out.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// One consumer gets all of them.
+    /// One consumer gets all of them, in order; a subscription that is given more is refused.
+    ///
+    /// Nothing is read that it has no permits for, so nothing is held for it. It is alone in this subscription only: another one of the same topic has
+    /// all messages, too.
     Exclusive,
     /// Each consumer gets those of its own keys: a key always goes to the same one, in order.
+    ///
+    /// Reading goes on while any of them has permits; what comes for the others meanwhile is held, as many as
+    /// [`max_held`](SubscriptionOptions::max_held).
     KeyShared {
         /// Finds the key in a payload.
         key_of: KeyOf,
@@ -45,12 +54,23 @@ pub struct SubscriptionOptions {
     pub read_batch: usize,
     /// How many messages may be held for consumers without permits before nothing more is read; 20,000 by default, and at least 1.
     pub max_held: usize,
+    /// How long after a read that failed it is repeated, unless permits or the like are a reason before; 15 seconds by default. Not 0.
+    pub retry_first: Duration,
+    /// How long at most, should it fail again: each time it is twice as long, until reads succeed; one minute by default. Not below the first.
+    pub retry_most: Duration,
 }
 
 impl SubscriptionOptions {
     /// Of this kind, from the first message on, otherwise as by default.
     pub const fn new(kind: Kind) -> Self {
-        Self { kind, start: Start::Earliest, read_batch: 1_000, max_held: 20_000 }
+        Self {
+            kind,
+            start: Start::Earliest,
+            read_batch: 1_000,
+            max_held: 20_000,
+            retry_first: Duration::from_secs(15),
+            retry_most: Duration::from_secs(60),
+        }
     }
 }
 
@@ -64,6 +84,8 @@ pub enum SubscribeError {
     NotExclusive(usize),
     /// A key-shared subscription has at most 65,536 consumers, not so many.
     TooManyConsumers(usize),
+    /// Reads that failed would be repeated at once, or sooner each time.
+    RetryDelays,
 }
 
 impl fmt::Display for SubscribeError {
@@ -72,41 +94,19 @@ impl fmt::Display for SubscribeError {
             Self::NoConsumer => f.write_str("a subscription needs a consumer"),
             Self::NotExclusive(given) => write!(f, "an exclusive subscription has one consumer, not {given}"),
             Self::TooManyConsumers(given) => write!(f, "at most 65536 consumers share keys, not {given}"),
+            Self::RetryDelays => {
+                f.write_str("a read is repeated after some time, the longest not below the first")
+            }
         }
     }
 }
 
 impl std::error::Error for SubscribeError {}
 
-/// Has the dispatcher run when the ledger has more; lets go of it when the subscription ends.
-pub(crate) struct Notifier {
-    target: Mutex<Option<Target>>,
-}
-
-/// The dispatcher, and where it runs.
-#[derive(Clone)]
-struct Target {
-    turn: Turn<Dispatch>,
-    executor: Arc<dyn Executor>,
-}
-
-impl Notifier {
-    /// Nobody to tell yet.
-    pub(crate) fn new() -> Self {
-        Self { target: Mutex::new(None) }
-    }
-
-    pub(crate) fn more(&self) {
-        let target = self.target.lock().clone();
-        if let Some(Target { turn, executor }) = target {
-            demand(&turn, &*executor, MORE);
-        }
-    }
-}
-
 /// Consumers that share the messages of a topic, and how far they are.
 ///
-/// Dispatching runs on the executor that it was opened with. Closing, or dropping, ends it: nothing is delivered any more.
+/// Dispatching runs on the executor that it was opened with. When that does not take it, since it is full, it is offered again later, by a timer, or with
+/// the next reason to dispatch; from an executor that is closed nothing comes any more. Closing, or dropping, ends it: nothing is delivered any more.
 pub struct Subscription {
     shared: Arc<Shared>,
     turn: Turn<Dispatch>,
@@ -119,6 +119,7 @@ impl Subscription {
         options: &SubscriptionOptions,
         consumers: Vec<Arc<dyn Consumer>>,
         executor: impl Executor + 'static,
+        timers: impl Timers + 'static,
         notifier: Arc<Notifier>,
         cursor: folio_ledger::Cursor,
     ) -> Self {
@@ -129,10 +130,12 @@ impl Subscription {
         let slots =
             consumers.into_iter().map(|consumer| Slot { consumer, granted: AtomicU64::new(0) }).collect();
         let executor: Arc<dyn Executor> = arc_dyn!(executor => dyn Executor);
-        let shared = Arc::new(Shared::new(cursor, slots, Arc::clone(&executor)));
-        let dispatch = Dispatch::new(Arc::clone(&shared), mode, options.read_batch, options.max_held);
+        let timers: Arc<dyn Timers> = arc_dyn!(timers => dyn Timers);
+        let shared = Shared::new(cursor, slots, Arc::clone(&executor), timers, Arc::clone(&notifier));
+        let shared = Arc::new(shared);
+        let dispatch = Dispatch::new(Arc::clone(&shared), mode, options);
         let turn = Turn::builder(dispatch).yield_to(Arc::clone(&executor));
-        *notifier.target.lock() = Some(Target { turn: turn.clone(), executor });
+        notifier.tells(turn.clone(), executor);
         // From then on the cursor tells of what comes, be it the end.
         demand(&turn, &*shared.executor, MORE);
         Self { shared, turn, notifier }
@@ -179,8 +182,7 @@ impl Subscription {
     pub fn close(&self) {
         self.shared.close();
         // The listener would keep the dispatcher alive.
-        let target = self.notifier.target.lock().take();
-        drop(target);
+        self.notifier.forget();
         demand(&self.turn, &*self.shared.executor, CLOSE);
     }
 }

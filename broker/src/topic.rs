@@ -5,10 +5,13 @@ use std::fmt;
 use bytes::Bytes;
 use folio_ledger::{AppendSink, ConfigError, Ledger, LedgerOptions, LogStorage};
 use folio_sync::time::Clock;
+use folio_sync::timers::Timers;
 use folio_sync::{Arc, Executor, SerialExecutor};
 
 use crate::consumer::Consumer;
-use crate::subscription::{Kind, Notifier, Start, SubscribeError, Subscription, SubscriptionOptions};
+use crate::dispatch::MORE;
+use crate::notifier::Notifier;
+use crate::subscription::{Kind, Start, SubscribeError, Subscription, SubscriptionOptions};
 
 /// A topic: messages are published to it, and subscriptions share them out.
 ///
@@ -18,7 +21,7 @@ use crate::subscription::{Kind, Notifier, Start, SubscribeError, Subscription, S
 /// use bytes::Bytes;
 /// use folio_broker::{Consumer, Kind, Message, SubscriptionOptions, Topic};
 /// use folio_ledger::{Callbacks, LedgerOptions, MemoryStorage};
-/// use folio_sync::test_util::{ManualClock, ManualExecutor};
+/// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 ///
 /// struct Prints(Mutex<Vec<Message>>);
 ///
@@ -28,12 +31,12 @@ use crate::subscription::{Kind, Notifier, Start, SubscribeError, Subscription, S
 ///     }
 /// }
 ///
-/// let (worker, dispatcher) = (ManualExecutor::new(), ManualExecutor::new());
-/// let options = LedgerOptions::default();
-/// let topic = Topic::open(options, MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
+/// let (worker, dispatcher, clock) = (ManualExecutor::new(), ManualExecutor::new(), ManualClock::new());
+/// let timers = ManualTimers::new(&clock);
+/// let topic = Topic::open(LedgerOptions::default(), MemoryStorage::new(), worker.clone(), clock, Callbacks)?;
 /// let consumer = Arc::new(Prints(Mutex::default()));
-/// let subscription =
-///     topic.subscribe(SubscriptionOptions::new(Kind::Exclusive), vec![consumer.clone()], dispatcher.clone())?;
+/// let options = SubscriptionOptions::new(Kind::Exclusive);
+/// let subscription = topic.subscribe(options, vec![consumer.clone()], dispatcher.clone(), timers)?;
 /// subscription.flow(0, 10);
 /// topic.publish(Bytes::from_static(b"hello"), |result, _| assert!(result.is_ok()));
 /// worker.run_all();
@@ -78,13 +81,17 @@ impl<T: Send + 'static> Topic<T> {
 
     /// Opens a subscription of these consumers, which dispatches on `executor`. None of them has permits yet.
     ///
+    /// A timer is set when a read failed, or the executor did not take the dispatcher, and never otherwise; its job leaves a mark and submits to
+    /// `executor`.
+    ///
     /// # Errors
-    /// [`SubscribeError`] when the number of consumers does not fit the kind.
+    /// [`SubscribeError`] when the number of consumers does not fit the kind, or one of the options cannot be.
     pub fn subscribe(
         &self,
         options: SubscriptionOptions,
         consumers: Vec<Arc<dyn Consumer>>,
         executor: impl Executor + 'static,
+        timers: impl Timers + 'static,
     ) -> Result<Subscription, SubscribeError> {
         match (options.kind, consumers.len()) {
             (_, 0) => return Err(SubscribeError::NoConsumer),
@@ -94,14 +101,17 @@ impl<T: Send + 'static> Topic<T> {
             }
             _ => {}
         }
+        if options.retry_first.is_zero() || options.retry_most < options.retry_first {
+            return Err(SubscribeError::RetryDelays);
+        }
         let notifier = Arc::new(Notifier::new());
         let told = Arc::clone(&notifier);
-        let more = move || told.more();
+        let more = move || told.tell(MORE);
         let cursor = match options.start {
             Start::Earliest => self.ledger.cursor(0, more),
             Start::Latest => self.ledger.cursor_at_tail(more),
         };
-        Ok(Subscription::open(&options, consumers, executor, notifier, cursor))
+        Ok(Subscription::open(&options, consumers, executor, timers, notifier, cursor))
     }
 
     /// Takes no more messages. Those that were taken are delivered; then consumers are told of the end.

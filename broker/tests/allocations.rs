@@ -24,7 +24,6 @@ fn main() {
 #[cfg(not(any(loom, shuttle)))]
 mod count {
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{OnceLock, Weak};
 
     use bytes::Bytes;
     use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
@@ -32,9 +31,10 @@ mod count {
     use folio_ledger::{LedgerOptions, MemoryStorage, Position};
     use folio_sync::test_util::ManualClock;
     use folio_sync::test_util::alloc::{Counting, Counts};
+    use folio_sync::timers::ThreadTimers;
     use folio_sync::{Arc, Mutex};
 
-    use super::support::{Deaf, until};
+    use super::support::{Deaf, Place, shared, until};
 
     #[global_allocator]
     static ALLOCATOR: Counting = Counting::system();
@@ -52,14 +52,14 @@ mod count {
         number: usize,
         received: AtomicU64,
         positions: Mutex<Vec<Position>>,
-        subscription: Arc<OnceLock<Weak<Subscription>>>,
+        subscription: Place,
     }
 
     impl Consumer for Client {
         fn deliver(&self, messages: &mut Vec<Message>) {
             let mut positions = self.positions.lock();
             positions.extend(messages.drain(..).map(|message| message.position));
-            let subscription = self.subscription.get().and_then(Weak::upgrade).unwrap();
+            let subscription = self.subscription.get();
             assert_eq!(subscription.acknowledge(&*positions), positions.len());
             subscription.flow(self.number, u32::try_from(positions.len()).unwrap());
             self.received.fetch_add(positions.len() as u64, Ordering::Release);
@@ -82,7 +82,7 @@ mod count {
             let topic =
                 Topic::open(LedgerOptions::default(), MemoryStorage::new(), worker, ManualClock::new(), Deaf)
                     .unwrap();
-            let subscription = Arc::new(OnceLock::new());
+            let subscription = Place::default();
             let consumers = if matches!(kind, Kind::Exclusive) { 1 } else { CONSUMERS };
             let clients: Vec<_> = (0..consumers)
                 .map(|number| {
@@ -90,14 +90,16 @@ mod count {
                         number,
                         received: AtomicU64::new(0),
                         positions: Mutex::new(Vec::with_capacity(10_000)),
-                        subscription: Arc::clone(&subscription),
+                        subscription: subscription.clone(),
                     })
                 })
                 .collect();
-            let consumers = clients.iter().map(|client| Arc::clone(client) as Arc<dyn Consumer>).collect();
-            let opened = topic.subscribe(SubscriptionOptions::new(kind), consumers, dispatcher).unwrap();
+            let consumers = clients.iter().map(shared).collect();
+            let opened = topic
+                .subscribe(SubscriptionOptions::new(kind), consumers, dispatcher, ThreadTimers::new())
+                .unwrap();
             let opened = Arc::new(opened);
-            subscription.get_or_init(|| Arc::downgrade(&opened));
+            subscription.set(&opened);
             (0..clients.len()).for_each(|number| opened.flow(number, 2_000));
             Self { topic, clients, subscription: opened, pool, sent: 0 }
         }

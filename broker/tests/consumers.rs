@@ -9,6 +9,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use folio_broker::{Subscription, SubscriptionOptions};
 use folio_ledger::{Policy, ReadError};
 use folio_sync::{Arc, Mutex, RejectReason};
@@ -135,7 +137,7 @@ fn a_consumer_may_give_permits_and_panic_as_a_read_fails() {
     place.lock().take();
 }
 
-/// R5: a read whose completion the worker does not take is a read that failed: its messages come on the next flow.
+/// R5: a read whose completion the worker does not take is a read that failed: its messages come on the next flow, or later without one.
 #[test]
 fn a_read_that_the_worker_refuses_is_repeated() {
     let scene = Scene::with(|options| options.completion = Policy::Affine);
@@ -148,4 +150,12 @@ fn a_read_that_the_worker_refuses_is_repeated() {
     subscription.flow(0, 1);
     scene.run();
     assert_eq!(inbox.entries(), (0..10).collect::<Vec<_>>());
+    scene.give(10..20, 1);
+    scene.worker.run_all();
+    scene.worker.refuse_next(1);
+    scene.run();
+    assert_eq!(inbox.failures(), [ReadError::Rejected(RejectReason::Refused)]);
+    scene.timers.advance(Duration::from_secs(15));
+    scene.run();
+    assert_eq!(inbox.entries(), (0..20).collect::<Vec<_>>());
 }

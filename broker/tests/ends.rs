@@ -13,14 +13,15 @@ use folio_broker::{Kind, SubscribeError, Subscription, SubscriptionOptions};
 use folio_ledger::Policy;
 use folio_sync::{Arc, Mutex};
 
-use support::{Inbox, KEY_SHARED, Scene};
+use support::{Inbox, KEY_SHARED, Scene, shared};
 
 #[test]
 fn the_number_of_consumers_must_fit_the_kind() {
     let scene = Scene::new();
     let subscribe = |kind, consumers| {
-        let consumers = (0..consumers).map(|_| Inbox::new() as _).collect();
-        scene.topic.subscribe(SubscriptionOptions::new(kind), consumers, scene.dispatcher.clone()).err()
+        let consumers = (0..consumers).map(|_| shared(&Inbox::new())).collect();
+        let options = SubscriptionOptions::new(kind);
+        scene.topic.subscribe(options, consumers, scene.dispatcher.clone(), scene.timers.clone()).err()
     };
     assert_eq!(subscribe(Kind::Exclusive, 0), Some(SubscribeError::NoConsumer));
     assert_eq!(subscribe(KEY_SHARED, 0), Some(SubscribeError::NoConsumer));
@@ -202,6 +203,7 @@ fn an_executor_that_is_closed_ends_the_dispatch_and_harms_nobody() {
     scene.dispatcher.close();
     scene.publish(0..10, 1);
     subscription.flow(0, 5);
+    assert_eq!(scene.timers.set(), 0, "what is closed is not offered anything again");
     subscription.close();
     assert_eq!(inbox.calls(), 0);
     drop(subscription);

@@ -11,19 +11,19 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{OnceLock, Weak};
 use std::thread;
 
-use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOptions, Topic};
+use folio_broker::{Consumer, Kind, Message, Start, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
-use folio_ledger::{LedgerOptions, MemoryStorage, Policy};
+use folio_ledger::{Handover, LedgerOptions, MemoryStorage, Policy};
 use folio_sync::time::SystemClock;
+use folio_sync::timers::ThreadTimers;
 use folio_sync::{Arc, Mutex};
 
-use support::{Deaf, Inbox, KEY_SHARED, parse, payload, until};
+use support::{Deaf, Inbox, KEY_SHARED, Place, parse, payload, shared, until};
 
 fn topic(pool: &OrderedExecutor, completion: Policy) -> Topic<()> {
-    let options = LedgerOptions { completion, batch_items: 32, ..LedgerOptions::default() };
+    let options = LedgerOptions { completion, handover: Handover::Batched(32), ..LedgerOptions::default() };
     Topic::open(options, MemoryStorage::new(), pool.workers()[0].clone(), SystemClock::new(), Deaf).unwrap()
 }
 
@@ -57,8 +57,10 @@ fn a_subscription_at_the_latest_message_gets_everything_after_it() {
                 options.start = Start::Latest;
                 let inbox = Inbox::new();
                 let before = topic.ledger().confirmed();
-                let consumers = vec![Arc::clone(&inbox) as Arc<dyn Consumer>];
-                let subscription = topic.subscribe(options, consumers, pool.workers()[1].clone()).unwrap();
+                let consumers = vec![shared(&inbox)];
+                let subscription = topic
+                    .subscribe(options, consumers, pool.workers()[1].clone(), ThreadTimers::new())
+                    .unwrap();
                 let begins = subscription.mark_deleted();
                 let after = topic.ledger().confirmed();
                 assert!((before..=after).contains(&begins), "{before} <= {begins} <= {after}");
@@ -92,7 +94,7 @@ struct Client {
     last_of_keys: Mutex<BTreeMap<u32, i64>>,
     received: AtomicI64,
     ended: AtomicBool,
-    subscription: Arc<OnceLock<Weak<Subscription>>>,
+    subscription: Place,
 }
 
 impl Client {
@@ -113,7 +115,7 @@ impl Consumer for Client {
         }
         let positions: Vec<_> = messages.drain(..).map(|message| message.position).collect();
         self.received.fetch_add(count, Ordering::Release);
-        let subscription = self.subscription.get().and_then(Weak::upgrade).unwrap();
+        let subscription = self.subscription.get();
         assert_eq!(subscription.acknowledge(&positions), positions.len());
         if self.permits.load(Ordering::Relaxed) <= i64::from(Self::WINDOW / 2) {
             self.permits.fetch_add(i64::from(Self::WINDOW), Ordering::Relaxed);
@@ -135,7 +137,7 @@ fn consumers_by_key_beside_publishers_get_each_message_once() {
     for completion in [Policy::Inline, Policy::Affine] {
         let pool = OrderedExecutor::builder().threads(2).build().unwrap();
         let topic = topic(&pool, completion);
-        let subscription = Arc::new(OnceLock::new());
+        let subscription = Place::default();
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 Arc::new(Client {
@@ -144,16 +146,17 @@ fn consumers_by_key_beside_publishers_get_each_message_once() {
                     last_of_keys: Mutex::default(),
                     received: AtomicI64::new(0),
                     ended: AtomicBool::new(false),
-                    subscription: Arc::clone(&subscription),
+                    subscription: subscription.clone(),
                 })
             })
             .collect();
-        let consumers = clients.iter().map(|client| Arc::clone(client) as Arc<dyn Consumer>).collect();
+        let consumers = clients.iter().map(shared).collect();
         let mut options = SubscriptionOptions::new(KEY_SHARED);
         (options.max_held, options.read_batch) = (300, 64);
-        let opened = topic.subscribe(options, consumers, pool.workers()[1].clone()).unwrap();
+        let opened =
+            topic.subscribe(options, consumers, pool.workers()[1].clone(), ThreadTimers::new()).unwrap();
         let opened = Arc::new(opened);
-        subscription.get_or_init(|| Arc::downgrade(&opened));
+        subscription.set(&opened);
         (0..CLIENTS).for_each(|number| opened.flow(number, Client::WINDOW));
         thread::scope(|scope| {
             for publisher in 0..2 {
@@ -192,9 +195,10 @@ fn a_close_beside_publishing_ends_with_a_beginning() {
         let pool = OrderedExecutor::builder().threads(2).build().unwrap();
         let topic = topic(&pool, if round % 2 == 0 { Policy::Inline } else { Policy::Affine });
         let inbox = Inbox::new();
-        let consumers = vec![Arc::clone(&inbox) as Arc<dyn Consumer>];
+        let consumers = vec![shared(&inbox)];
         let options = SubscriptionOptions::new(Kind::Exclusive);
-        let subscription = topic.subscribe(options, consumers, pool.workers()[1].clone()).unwrap();
+        let subscription =
+            topic.subscribe(options, consumers, pool.workers()[1].clone(), ThreadTimers::new()).unwrap();
         subscription.flow(0, 1_000_000);
         thread::scope(|scope| {
             scope.spawn(|| (0..500).for_each(|n| topic.publish(payload(0, n), ())));

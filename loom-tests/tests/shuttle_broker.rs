@@ -10,7 +10,7 @@ use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOpt
 use folio_executor::OrderedExecutor;
 use folio_ledger::{AppendError, AppendSink, LedgerOptions, MemoryStorage, Policy, Position};
 use folio_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use folio_sync::test_util::{ManualClock, Tracked, shuttle_check, spurious_every};
+use folio_sync::test_util::{ManualClock, ManualTimers, Tracked, shuttle_check, spurious_every};
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex, thread};
 
@@ -63,7 +63,8 @@ impl Scene {
     ) -> (Vec<Arc<Inbox>>, Arc<Subscription>) {
         let inboxes: Vec<_> = (0..consumers).map(|number| Arc::new(Inbox::new(number))).collect();
         let consumers = inboxes.iter().map(|inbox| Arc::clone(inbox) as Arc<dyn Consumer>).collect();
-        let subscription = self.topic.subscribe(options, consumers, self.pool.workers()[1].clone());
+        let (dispatcher, timers) = (self.pool.workers()[1].clone(), ManualTimers::new(&ManualClock::new()));
+        let subscription = self.topic.subscribe(options, consumers, dispatcher, timers);
         (inboxes, Arc::new(subscription.unwrap()))
     }
 

@@ -12,6 +12,7 @@ use folio_executor::OrderedExecutor;
 use folio_ledger::{LedgerOptions, MemoryStorage, Policy};
 use folio_sync::Mutex;
 use folio_sync::time::{SystemClock, Upkeep};
+use folio_sync::timers::ThreadTimers;
 use hdrhistogram::Histogram;
 
 use crate::consumers::{Client, Clients, Received};
@@ -221,7 +222,7 @@ fn open_topic(
         ..LedgerOptions::default()
     };
     if settings.handover == Handover::Single {
-        options.batch_items = 1;
+        options.handover = folio_ledger::Handover::Single;
     }
     if settings.cache == Cache::None {
         options.eviction = None;
@@ -260,7 +261,7 @@ fn subscribe(
     let consumers = clients.iter().map(|client| Arc::clone(client) as Arc<dyn Consumer>).collect();
     let executor = pools.dispatch.workers()[0].clone();
     let subscription = topic
-        .subscribe(SubscriptionOptions::new(kind), consumers, executor)
+        .subscribe(SubscriptionOptions::new(kind), consumers, executor, ThreadTimers::new())
         .map_err(|error| RunError::Settings(error.to_string()))?;
     let subscription = Arc::new(subscription);
     slot.get_or_init(|| Arc::downgrade(&subscription));

@@ -13,9 +13,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, SubscriptionOptions, Topic};
 use folio_ledger::{
-    AppendError, AppendSink, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError,
+    AppendError, AppendSink, Done, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError,
 };
 use folio_sync::time::SystemClock;
+use folio_sync::timers::ThreadTimers;
 use folio_sync::{Executor, Job, Mutex, Rejected, SerialExecutor};
 
 use crate::payload::{self, Fields};
@@ -157,12 +158,18 @@ impl Marks {
 struct MarkedStorage(MemoryStorage, Marks);
 
 impl LogStorage for MarkedStorage {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
         let began = Instant::now();
-        let result = self.0.append(first, entries);
-        let mut times = self.1.0.lock();
-        (times.append, times.appended) = (began, Instant::now());
-        result
+        let marks = self.1.clone();
+        marks.0.lock().append = began;
+        self.0.append(
+            first,
+            entries,
+            Done::new(move |kept| {
+                marks.0.lock().appended = Instant::now();
+                done.tell(kept);
+            }),
+        );
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
@@ -233,8 +240,9 @@ pub fn stages(batches: usize) -> Result<Stages, RunError> {
     let consumers: Vec<_> = (0..CONSUMERS).map(|_| Arc::new(Kept(Mutex::default(), marks.clone()))).collect();
     let options = SubscriptionOptions::new(Kind::KeyShared { key_of: payload::key_of });
     let given = consumers.iter().map(|consumer| Arc::clone(consumer) as Arc<dyn Consumer>).collect();
-    let subscription =
-        topic.subscribe(options, given, dispatcher.clone()).map_err(|error| refused(&error))?;
+    let subscription = topic
+        .subscribe(options, given, dispatcher.clone(), ThreadTimers::new())
+        .map_err(|error| refused(&error))?;
     (0..CONSUMERS).for_each(|consumer| subscription.flow(consumer, u32::MAX));
     dispatcher.run_all();
     let cursor = topic.ledger().cursor_at_tail(|| ());

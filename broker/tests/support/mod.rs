@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
-use folio_ledger::{
+use folio_ledger::{Done, 
     AppendError, AppendSink, LedgerOptions, LogStorage, MemoryStorage, Position, ReadError, StorageError,
 };
-use folio_sync::test_util::{ManualClock, ManualExecutor};
+use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::time::Instant as Moment;
 use folio_sync::{Arc, Mutex, arc_dyn};
 
@@ -139,6 +139,48 @@ impl Consumer for Inbox {
     }
 }
 
+/// A consumer as a subscription takes it; the test keeps it, too.
+pub(crate) fn shared(consumer: &Arc<impl Consumer>) -> Arc<dyn Consumer> {
+    arc_dyn!(Shared(Arc::clone(consumer)) => dyn Consumer)
+}
+
+/// A consumer of whichever `Arc` there is, which need not turn into one of a trait object.
+struct Shared<C>(Arc<C>);
+
+impl<C: Consumer> Consumer for Shared<C> {
+    fn deliver(&self, messages: &mut Vec<Message>) {
+        self.0.deliver(messages);
+    }
+
+    fn ended(&self) {
+        Consumer::ended(&*self.0);
+    }
+
+    fn read_failed(&self, error: &ReadError) {
+        self.0.read_failed(error);
+    }
+}
+
+type Upgrade = dyn Fn() -> Option<Arc<Subscription>> + Send + Sync;
+
+/// A subscription that its own consumers use without keeping it.
+#[derive(Clone, Default)]
+pub(crate) struct Place(Arc<Mutex<Option<Arc<Upgrade>>>>);
+
+impl Place {
+    pub(crate) fn set(&self, subscription: &Arc<Subscription>) {
+        let weak = Arc::downgrade(subscription);
+        let before = self.0.lock().replace(arc_dyn!(move || weak.upgrade() => Upgrade));
+        drop(before);
+    }
+
+    /// The subscription, which must be there.
+    pub(crate) fn get(&self) -> Arc<Subscription> {
+        let upgrade = self.0.lock().clone().expect("it was set before anything is delivered");
+        upgrade().expect("it is kept while it delivers")
+    }
+}
+
 /// Publishers that want to hear nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deaf;
@@ -175,8 +217,8 @@ pub(crate) fn broken() -> ReadError {
 }
 
 impl LogStorage for Shelf {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
-        self.0.memory.append(first, entries)
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        self.0.memory.append(first, entries, done);
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
@@ -196,6 +238,7 @@ impl LogStorage for Shelf {
 pub(crate) struct Scene {
     pub(crate) worker: ManualExecutor,
     pub(crate) dispatcher: ManualExecutor,
+    pub(crate) timers: ManualTimers,
     pub(crate) storage: Shelf,
     pub(crate) topic: Topic<()>,
     _ends: [Ends; 2],
@@ -221,11 +264,12 @@ impl Scene {
         let (worker, storage) = (ManualExecutor::new(), Shelf::default());
         let mut options = LedgerOptions::default();
         change(&mut options);
-        let topic = Topic::open(options, storage.clone(), worker.clone(), ManualClock::new(), Deaf);
+        let clock = ManualClock::new();
+        let topic = Topic::open(options, storage.clone(), worker.clone(), clock.clone(), Deaf);
         let topic = topic.expect("the settings are good");
         let dispatcher = ManualExecutor::new();
         let ends = [&dispatcher, &worker].map(|executor| Ends(executor.clone()));
-        Self { worker, dispatcher, storage, topic, _ends: ends }
+        Self { worker, dispatcher, timers: ManualTimers::new(&clock), storage, topic, _ends: ends }
     }
 
     /// Opens a subscription of so many consumers.
@@ -235,8 +279,9 @@ impl Scene {
         consumers: usize,
     ) -> (Vec<Arc<Inbox>>, Subscription) {
         let inboxes: Vec<_> = (0..consumers).map(|_| Inbox::new()).collect();
-        let consumers = inboxes.iter().map(|inbox| Arc::clone(inbox) as Arc<dyn Consumer>);
-        let subscription = self.topic.subscribe(options, consumers.collect(), self.dispatcher.clone());
+        let consumers = inboxes.iter().map(shared);
+        let subscription =
+            self.topic.subscribe(options, consumers.collect(), self.dispatcher.clone(), self.timers.clone());
         (inboxes, subscription.expect("the options are good"))
     }
 
