@@ -18,7 +18,7 @@ use folio_sync::test_util::{ManualClock, ManualTimers};
 use folio_sync::timers::Timers;
 use proptest::prelude::*;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire { bytes: u64, drops: bool },
     Drop(usize),
@@ -128,104 +128,129 @@ fn options(budget: u64, max_queued: usize, timeout: Option<u64>) -> PermitOption
     options
 }
 
-fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut plain = Plain {
-        budget: 100,
-        max_queued: 5,
-        timeout: Some(50),
-        now: 0,
-        closed: false,
-        out: BTreeMap::new(),
-        queue: VecDeque::new(),
-        told: Vec::new(),
-    };
-    let timers = ManualTimers::new(&ManualClock::new());
-    let permits = ReadPermits::new(options(100, 5, Some(50)), arc_dyn!(timers.clone() => dyn Timers));
-    let held: Arc<Mutex<BTreeMap<u32, Permit>>> = Arc::default();
-    let told: Arc<Mutex<Vec<(u32, Outcome)>>> = Arc::default();
-    let mut refuses = false;
-    for (id, step) in (0_u32..).zip(steps) {
-        match step {
-            Step::Acquire { bytes, drops } => {
-                let fits = if plain.queue.is_empty() { plain.fits(bytes) } else { None };
-                let expected = if plain.closed {
-                    Err(PermitError::Closed)
-                } else if let Some(cut) = fits {
-                    plain.out.insert(id, cut);
-                    Ok(Some(cut))
-                } else if plain.queue.len() >= plain.max_queued {
-                    Err(PermitError::QueueFull)
-                } else if plain.timeout.is_some() && std::mem::take(&mut refuses) {
-                    Err(PermitError::NoTimer)
-                } else {
-                    let deadline = plain.timeout.map(|timeout| plain.now + timeout);
-                    plain.queue.push_back(Waiter { id, bytes, deadline, drops });
-                    Ok(None)
-                };
-                let (kept, tells) = (Arc::clone(&held), Arc::clone(&told));
-                let acquired = permits.acquire(bytes, move |granted| {
-                    let outcome = granted.as_ref().map(Permit::bytes).map_err(|error| *error);
-                    tells.lock().unwrap().push((id, outcome));
-                    if let (Ok(permit), false) = (granted, drops) {
-                        kept.lock().unwrap().insert(id, permit);
-                    }
-                });
-                let acquired = acquired.map(|acquired| match acquired {
-                    Acquired::Now(permit) => {
-                        let bytes = permit.bytes();
-                        held.lock().unwrap().insert(id, permit);
-                        Some(bytes)
-                    }
-                    Acquired::Queued => None,
-                });
-                prop_assert_eq!(acquired, expected);
+/// Permits, and what is to be of them.
+struct Run {
+    plain: Plain,
+    permits: ReadPermits,
+    timers: ManualTimers,
+    /// Permits that are out, by request.
+    held: Arc<Mutex<BTreeMap<u32, Permit>>>,
+    told: Arc<Mutex<Vec<(u32, Outcome)>>>,
+    /// The next timer is refused.
+    refuses: bool,
+}
+
+impl Run {
+    fn new() -> Self {
+        let plain = Plain {
+            budget: 100,
+            max_queued: 5,
+            timeout: Some(50),
+            now: 0,
+            closed: false,
+            out: BTreeMap::new(),
+            queue: VecDeque::new(),
+            told: Vec::new(),
+        };
+        let timers = ManualTimers::new(&ManualClock::new());
+        let permits = ReadPermits::new(options(100, 5, Some(50)), arc_dyn!(timers.clone() => dyn Timers));
+        Self { plain, permits, timers, held: Arc::default(), told: Arc::default(), refuses: false }
+    }
+
+    fn acquire(&mut self, id: u32, bytes: u64, drops: bool) -> Result<(), TestCaseError> {
+        let plain = &mut self.plain;
+        let fits = if plain.queue.is_empty() { plain.fits(bytes) } else { None };
+        let expected = if plain.closed {
+            Err(PermitError::Closed)
+        } else if let Some(cut) = fits {
+            plain.out.insert(id, cut);
+            Ok(Some(cut))
+        } else if plain.queue.len() >= plain.max_queued {
+            Err(PermitError::QueueFull)
+        } else if plain.timeout.is_some() && std::mem::take(&mut self.refuses) {
+            Err(PermitError::NoTimer)
+        } else {
+            let deadline = plain.timeout.map(|timeout| plain.now + timeout);
+            plain.queue.push_back(Waiter { id, bytes, deadline, drops });
+            Ok(None)
+        };
+        let (kept, tells) = (Arc::clone(&self.held), Arc::clone(&self.told));
+        let acquired = self.permits.acquire(bytes, move |granted| {
+            let outcome = granted.as_ref().map(Permit::bytes).map_err(|error| *error);
+            tells.lock().unwrap().push((id, outcome));
+            if let (Ok(permit), false) = (granted, drops) {
+                kept.lock().unwrap().insert(id, permit);
             }
+        });
+        let acquired = acquired.map(|acquired| match acquired {
+            Acquired::Now(permit) => {
+                let bytes = permit.bytes();
+                self.held.lock().unwrap().insert(id, permit);
+                Some(bytes)
+            }
+            Acquired::Queued => None,
+        });
+        prop_assert_eq!(acquired, expected);
+        Ok(())
+    }
+
+    /// The request that holds the permit of this number, if there are any.
+    fn holder(&self, which: usize) -> Option<u32> {
+        self.plain.out.keys().nth(which % self.plain.out.len().max(1)).copied()
+    }
+
+    fn step(&mut self, id: u32, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Acquire { bytes, drops } => self.acquire(id, bytes, drops)?,
             Step::Drop(which) => {
-                let id = plain.out.keys().nth(which % plain.out.len().max(1)).copied();
-                if let Some(id) = id {
-                    plain.out.remove(&id);
-                    plain.grant();
-                    let permit = held.lock().unwrap().remove(&id);
-                    prop_assert!(permit.is_some());
-                    drop(permit);
-                }
+                let Some(id) = self.holder(which) else { return Ok(()) };
+                self.plain.out.remove(&id);
+                self.plain.grant();
+                let permit = self.held.lock().unwrap().remove(&id);
+                prop_assert!(permit.is_some());
+                drop(permit);
             }
             Step::Shrink(which, to) => {
-                let id = plain.out.keys().nth(which % plain.out.len().max(1)).copied();
-                if let Some(id) = id {
-                    let bytes = plain.out.get_mut(&id).unwrap();
-                    *bytes = to.min(*bytes);
-                    plain.grant();
-                    let mut permit = held.lock().unwrap().remove(&id).unwrap();
-                    permit.shrink(to);
-                    held.lock().unwrap().insert(id, permit);
-                }
+                let Some(id) = self.holder(which) else { return Ok(()) };
+                let bytes = self.plain.out.get_mut(&id).unwrap();
+                *bytes = to.min(*bytes);
+                self.plain.grant();
+                let mut permit = self.held.lock().unwrap().remove(&id).unwrap();
+                permit.shrink(to);
+                self.held.lock().unwrap().insert(id, permit);
             }
             Step::Advance(by) => {
-                plain.advance(by);
-                timers.advance(Duration::from_millis(by));
+                self.plain.advance(by);
+                self.timers.advance(Duration::from_millis(by));
             }
             Step::Budget(budget) => {
-                plain.budget = budget;
-                plain.grant();
-                permits.set_budget(budget);
+                self.plain.budget = budget;
+                self.plain.grant();
+                self.permits.set_budget(budget);
             }
             Step::Options { budget, max_queued, timeout } => {
-                (plain.budget, plain.max_queued, plain.timeout) = (budget, max_queued, timeout);
-                plain.grant();
-                permits.set_options(options(budget, max_queued, timeout));
+                (self.plain.budget, self.plain.max_queued, self.plain.timeout) =
+                    (budget, max_queued, timeout);
+                self.plain.grant();
+                self.permits.set_options(options(budget, max_queued, timeout));
             }
             Step::RefuseTimer => {
-                refuses = true;
-                timers.refuse_next(1);
+                self.refuses = true;
+                self.timers.refuse_next(1);
             }
             Step::Close => {
-                plain.closed = true;
-                let waiting = std::mem::take(&mut plain.queue);
-                plain.told.extend(waiting.iter().map(|waiter| (waiter.id, Err(PermitError::Closed))));
-                permits.close();
+                self.plain.closed = true;
+                let waiting = std::mem::take(&mut self.plain.queue);
+                let closed = |waiter: &Waiter| (waiter.id, Err(PermitError::Closed));
+                self.plain.told.extend(waiting.iter().map(closed));
+                self.permits.close();
             }
         }
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<(), TestCaseError> {
+        let Self { plain, permits, timers, told, .. } = self;
         prop_assert_eq!(&*told.lock().unwrap(), &plain.told);
         prop_assert_eq!(permits.in_use(), plain.in_use());
         prop_assert_eq!(permits.queued(), plain.queue.len());
@@ -234,20 +259,24 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
         if plain.limit() == plain.budget {
             prop_assert_eq!(permits.available(), plain.budget.saturating_sub(plain.in_use()));
         }
+        Ok(())
     }
-    // All that is out comes back, round by round.
-    while permits.in_use() > 0 {
-        let all = std::mem::take(&mut *held.lock().unwrap());
-        prop_assert!(!all.is_empty(), "what is out is somebody's");
-        drop(all);
+
+    /// All that is out comes back, round by round.
+    fn end(self) -> Result<(), TestCaseError> {
+        while self.permits.in_use() > 0 {
+            let all = std::mem::take(&mut *self.held.lock().unwrap());
+            prop_assert!(!all.is_empty(), "what is out is somebody's");
+            drop(all);
+        }
+        prop_assert_eq!((self.permits.queued(), self.timers.pending()), (0, 0));
+        let mut ids: Vec<_> = self.told.lock().unwrap().iter().map(|told| told.0).collect();
+        let told = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), told, "each was told once");
+        Ok(())
     }
-    prop_assert_eq!((permits.queued(), timers.pending()), (0, 0));
-    let mut ids: Vec<_> = told.lock().unwrap().iter().map(|told| told.0).collect();
-    let told_of = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    prop_assert_eq!(ids.len(), told_of, "each was told once");
-    Ok(())
 }
 
 proptest! {
@@ -257,6 +286,11 @@ proptest! {
     /// order, and each request was told once.
     #[test]
     fn permits_are_a_plain_queue(steps in prop::collection::vec(step(), 1..60)) {
-        run(steps)?;
+        let mut run = Run::new();
+        for (id, step) in (0_u32..).zip(steps) {
+            run.step(id, step)?;
+            run.compare()?;
+        }
+        run.end()?;
     }
 }
