@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
-use folio_ledger::{Done, 
+use folio_ledger::{
     AppendError, AppendSink, LedgerOptions, LogStorage, MemoryStorage, Position, ReadError, StorageError,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
@@ -217,8 +217,8 @@ pub(crate) fn broken() -> ReadError {
 }
 
 impl LogStorage for Shelf {
-    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
-        self.0.memory.append(first, entries, done);
+    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+        self.0.memory.append(first, entries)
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
