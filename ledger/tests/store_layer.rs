@@ -1,6 +1,7 @@
 //! The files of a store, real and simulated.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests run on real threads")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod support_dir;
 

@@ -1,6 +1,7 @@
 //! The stores in memory, and the one that misbehaves from a seed.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests run on real threads")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::time::Duration;
 

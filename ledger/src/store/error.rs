@@ -38,6 +38,8 @@ pub enum StoreError {
         /// How large it may be.
         most: usize,
     },
+    /// There are as many ledgers as may be.
+    TooManyLedgers,
     /// The caller asks for what makes no sense, in words.
     Invalid(&'static str),
     /// As much is waiting as may: nothing is kept; it may be asked again later.
@@ -87,6 +89,7 @@ impl fmt::Display for StoreError {
             Self::OutOfOrder { expected } => write!(f, "out of order: entry {expected} is next"),
             Self::NoSuchEntry(position) => write!(f, "there is no entry {position}, or it is not confirmed"),
             Self::TooLarge { bytes, most } => write!(f, "{bytes} bytes are too many: at most {most}"),
+            Self::TooManyLedgers => f.write_str("there are as many ledgers as may be"),
             Self::Invalid(why) => f.write_str(why),
             Self::Busy => f.write_str("as much is waiting as may"),
             Self::Full => f.write_str("there is no room left"),

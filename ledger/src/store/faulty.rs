@@ -162,9 +162,10 @@ impl LogStore for FaultyStore {
 
     fn read(&self, ledger: i64, first: i64, limits: ReadLimits, done: Done<Vec<Bytes>>) {
         let fails = self.state.lock().seed.happens(self.faults.failed_reads);
-        let read = match fails {
-            true => Err(StoreError::ReadFailed("a planted fault".into())),
-            false => now(|done| self.inner.read(ledger, first, limits, done)),
+        let read = if fails {
+            Err(StoreError::ReadFailed("a planted fault".into()))
+        } else {
+            now(|done| self.inner.read(ledger, first, limits, done))
         };
         self.answer(done, read);
     }

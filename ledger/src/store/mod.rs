@@ -10,6 +10,8 @@ mod done;
 mod error;
 #[cfg(feature = "test-util")]
 mod faulty;
+mod file;
+mod inbox;
 pub mod layer;
 mod log;
 mod memory;
@@ -20,6 +22,9 @@ pub use done::Done;
 pub use error::{Damage, StoreError};
 #[cfg(feature = "test-util")]
 pub use faulty::{Faults, FaultyStore, Seed};
+#[cfg(feature = "test-util")]
+pub use file::Stepper;
+pub use file::{Cut, FileOptions, FileStore, OpenError, OpenReport};
 pub use log::{Append, Appended, Capabilities, Durability, FenceScope, LedgerInfo, LogStore, ReadLimits};
 pub use memory::{MemoryMetadata, MemoryStore};
 pub use metadata::{Change, Expected, MAX_KEY_BYTES, MAX_VALUE_BYTES, MetadataStore, Versioned};

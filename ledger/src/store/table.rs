@@ -52,6 +52,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Table {
     pub(crate) ledgers: BTreeMap<i64, Row>,
     pub(crate) groups: BTreeMap<Arc<str>, Group>,
+    /// How long the names of all groups are.
+    pub(crate) name_bytes: usize,
 }
 
 impl Table {
@@ -100,7 +102,7 @@ impl Table {
             }
             bytes = bytes.saturating_add(entry.len() + ENTRY_OVERHEAD);
         }
-        if bytes > capabilities.max_batch_bytes && append.entries.len() > 1 {
+        if bytes > capabilities.max_batch_bytes {
             return Err(StoreError::TooLarge { bytes, most: capabilities.max_batch_bytes });
         }
         Ok(bytes)
@@ -148,9 +150,11 @@ impl Table {
     }
 
     pub(crate) fn create(&mut self, group: &str, ledger: i64, epoch: u64, created: (u64, u64)) {
-        let group = match self.groups.get_key_value(group) {
-            Some((name, _)) => Arc::clone(name),
-            None => Arc::from(group),
+        let group = if let Some((name, _)) = self.groups.get_key_value(group) {
+            Arc::clone(name)
+        } else {
+            self.name_bytes += group.len();
+            Arc::from(group)
         };
         let of = self.groups.entry(Arc::clone(&group)).or_default();
         of.epoch = of.epoch.max(epoch);
@@ -184,6 +188,7 @@ impl Table {
         if let Some(group) = self.groups.get_mut(&row.group) {
             group.ledgers -= 1;
             if group.ledgers == 0 {
+                self.name_bytes -= row.group.len();
                 self.groups.remove(&row.group);
             }
         }

@@ -11,7 +11,7 @@ use crate::position::Position;
 /// Everything that there is.
 const ALL: ReadLimits = ReadLimits { entries: usize::MAX, bytes: usize::MAX };
 
-/// Shows that a store of ledgers does what [`LogStore`] says; `make` makes an empty one.
+/// Shows that a store of ledgers does what [`LogStore`] says; `make` makes an empty one, which takes batches of 8 KiB.
 ///
 /// # Panics
 /// When it does not.
@@ -82,12 +82,12 @@ fn entries_are_read_as_they_were_appended(store: &impl LogStore) {
     make_ledger(store, 5);
     holds(store, 5, 0);
     let mut next = 0;
-    for size in [1, 2, 300, 1, 40] {
+    for size in [1, 2, 30, 1, 40] {
         append(store, 5, next, size);
         next += size;
         holds(store, 5, next);
     }
-    for first in [0, 1, 2, 3, 150, next - 1] {
+    for first in [0, 1, 2, 3, 35, next - 1] {
         let expected: Vec<_> = (first..next).map(|entry| payload(5, entry)).collect();
         assert_eq!(read_from(store, 5, first), expected, "from {first} on");
     }
@@ -305,17 +305,17 @@ fn what_is_too_large_is_refused(store: &impl LogStore) {
 }
 
 fn answers_may_ask_again<S: LogStore>(store: &Arc<S>) {
-    fn next<S: LogStore>(store: Arc<S>, entry: i64, end: super::Done<i64>) {
-        let then = Arc::clone(&store);
+    fn next<S: LogStore>(store: &Arc<S>, entry: i64, end: super::Done<i64>) {
+        let then = Arc::clone(store);
         let done = super::Done::new(move |answer: Result<_, _>| match answer {
-            Ok(_) if entry < 20 => next(then, entry + 1, end),
+            Ok(_) if entry < 20 => next(&then, entry + 1, end),
             Ok(_) => then.last_confirmed(5, end),
             Err(error) => end.tell(Err(error)),
         });
         store.append(batch(5, 1, entry, 1), done);
     }
     make_ledger(&**store, 5);
-    assert_eq!(get(|done| next(Arc::clone(store), 0, done)), 20);
+    assert_eq!(get(|done| next(store, 0, done)), 20);
     holds(&**store, 5, 21);
 }
 
@@ -350,6 +350,8 @@ fn ledgers_do_not_disturb_each_other(store: &Arc<impl LogStore>) {
             }
         }
     }
-    threads.into_iter().for_each(|thread| thread.join().expect("no append is refused"));
+    for thread in threads {
+        thread.join().expect("no append is refused");
+    }
     (0..12).for_each(|ledger| holds(&**store, ledger, 150));
 }

@@ -129,7 +129,9 @@ fn counting_by_compare_and_set(store: &Arc<impl MetadataStore>) {
             thread::spawn(move || (0..20).for_each(|_| count_one(&*store)))
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("a thread counts"));
+    for thread in threads {
+        thread.join().expect("a thread counts");
+    }
     let got = get(|done| store.get("count", done)).expect("it was set");
     assert_eq!(got.value, "60");
 }

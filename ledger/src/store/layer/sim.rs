@@ -201,10 +201,10 @@ impl SimDirectory {
         for file in &mut sim.files {
             file.crash(seed, &mut crash);
         }
-        let (seen, synced) = (std::mem::take(&mut sim.names), std::mem::take(&mut sim.synced_names));
-        let mut names = synced.clone();
-        for name in seen.keys().chain(synced.keys()) {
-            let (now, disk) = (seen.get(name), synced.get(name));
+        let (programs, disks) = (std::mem::take(&mut sim.names), std::mem::take(&mut sim.synced_names));
+        let mut names = disks.clone();
+        for name in programs.keys().chain(disks.keys()) {
+            let (now, disk) = (programs.get(name), disks.get(name));
             if now == disk {
                 continue;
             }
