@@ -6,6 +6,14 @@
 //! the mailbox. At most one read is outstanding. A consumer without permits has its messages *held*, in order, and so has what comes after them;
 //! at the limit of held messages nothing is read. Closing raises a flag before it records CLOSE; the flag is looked at before each call of a consumer.
 //!
+//! | step | of | by |
+//! |---|---|---|
+//! | `grant` | a consumer's permits | whoever gives them, before FLOW |
+//! | `take` | a consumer's permits | the owner, at any demand |
+//! | `post` | the mailbox | whoever completes the read, before RESULT |
+//! | `fetch` | the mailbox | the owner, at RESULT |
+//! | `close` | the flag | whoever closes, before CLOSE |
+//!
 //! After a read that failed a timer leaves RETRY; any other reason to dispatch may read again before. A turn that the executor does not take keeps its
 //! demand, and nobody's ownership: the next demand schedules it, or a timer that is set then, at most one at a time.
 
@@ -14,7 +22,7 @@ use std::collections::VecDeque;
 use folio_ledger::{Cursor, ReadError, Wait};
 use folio_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use folio_sync::timers::{TimerId, Timers};
-use folio_sync::{Arc, Executor, Mutex, RejectReason, unwind};
+use folio_sync::{Arc, Executor, Mutex, RejectReason, step, unwind};
 use folio_turn::{Demand, Next, Panicked, Recovery, Stranded, Turn, Why, Work};
 
 use crate::consumer::{Consumer, Message};
@@ -79,7 +87,7 @@ impl Shared {
     /// Nothing is delivered any more; CLOSE is recorded after this.
     pub(crate) fn close(&self) {
         // Relaxed: a flag that publishes nothing; who takes the demand that is recorded after it sees it.
-        self.closed.store(true, Ordering::Relaxed);
+        step!("dispatch.close", self.closed.store(true, Ordering::Relaxed));
     }
 
     /// Looked at before each call of a consumer.
@@ -162,7 +170,8 @@ impl Dispatch {
         for (slot, outlet) in self.shared.slots.iter().zip(&mut self.outlets) {
             // Relaxed, both: a number; the demand that came with it orders nothing else.
             if slot.granted.load(Ordering::Relaxed) != 0 {
-                outlet.permits = outlet.permits.saturating_add(slot.granted.swap(0, Ordering::Relaxed));
+                let given = step!("dispatch.take", slot.granted.swap(0, Ordering::Relaxed));
+                outlet.permits = outlet.permits.saturating_add(given);
             }
             let released = usize::try_from(outlet.permits).unwrap_or(usize::MAX).min(outlet.held.len());
             outlet.permits -= released as u64;
@@ -221,7 +230,7 @@ impl Dispatch {
         self.reading = Some(self.shared.cursor.position());
         let (turn, shared) = (turn.clone(), Arc::clone(&self.shared));
         self.shared.cursor.read(most, std::mem::take(&mut self.buffer), move |result| {
-            *shared.mailbox.lock() = Some(result);
+            step!("dispatch.post", *shared.mailbox.lock() = Some(result));
             demand(&turn, &*shared.executor, RESULT);
         });
     }
@@ -297,7 +306,7 @@ impl Work for Dispatch {
             self.retry = None;
         }
         if demand.contains(RESULT) {
-            let result = self.shared.mailbox.lock().take();
+            let result = step!("dispatch.fetch", self.shared.mailbox.lock().take());
             let failed = matches!(result, Some(Err(_)));
             if let Some(result) = result {
                 self.came_back(result);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use folio_ledger::Position;
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::timers::Timers;
-use folio_sync::{Arc, Executor, arc_dyn};
+use folio_sync::{Arc, Executor, arc_dyn, step};
 use folio_turn::Turn;
 
 use crate::consumer::Consumer;
@@ -147,7 +147,8 @@ impl Subscription {
     /// When there is no such consumer.
     pub fn flow(&self, consumer: usize, permits: u32) {
         // Relaxed: a number; the demand comes after it.
-        self.shared.slots[consumer].granted.fetch_add(permits.into(), Ordering::Relaxed);
+        let granted = &self.shared.slots[consumer].granted;
+        step!("dispatch.grant", granted.fetch_add(permits.into(), Ordering::Relaxed));
         demand(&self.turn, &*self.shared.executor, FLOW);
     }
 

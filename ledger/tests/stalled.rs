@@ -74,14 +74,14 @@ impl Stage {
 /// Runs an operation that stops at a step; while it stands one other thread appends and one reads ten thousand times, then `meanwhile` runs.
 #[track_caller]
 fn stalled<R: Send>(
-    step: &'static str,
+    at: &'static str,
     when: When,
     locked: Locked,
     stage: &Stage,
     operation: impl FnOnce(&Stage) -> R + Send,
     meanwhile: impl FnOnce(&Stage),
 ) -> R {
-    let stop = Stop::new(step, when);
+    let stop = Stop::new(at, when);
     thread::scope(|scope| {
         let thread = scope.spawn(|| stop.run(|| operation(stage)));
         let stopped = stop.stopped();
@@ -90,7 +90,7 @@ fn stalled<R: Send>(
             scope.spawn(|| read_and_wait(stage, locked));
         });
         meanwhile(stage);
-        assert!(!thread.is_finished(), "it stands {when:?} {step}");
+        assert!(!thread.is_finished(), "it stands {when:?} {at}");
         drop(stopped);
         thread.join().unwrap()
     })
