@@ -65,7 +65,7 @@ fn a_miss_is_one_read_of_storage_and_cached() {
 /// 4.4: of a read that finds a part, each longest gap is read once, all at the same time: before, after, between, around what is there.
 #[test]
 fn each_gap_is_read_once() {
-    let cases: [(&[i64], &[(i64, i64, u32)]); 9] = [
+    let cases: [(&[i64], &[storage::Wish]); 9] = [
         (&[0], &[(1, 1, 9)]),
         (&[0, 1, 2], &[(1, 3, 7)]),
         (&[9], &[(1, 0, 9)]),

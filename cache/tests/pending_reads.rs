@@ -17,12 +17,15 @@ use std::sync::mpsc;
 use common::{Random, Tally, Value, threads, until};
 use folio_cache::pending::{PendingReads, ReadDone, ReadStorage, StorageFailure, Stored};
 use folio_sync::test_util::pause::{Stop, When};
-use folio_sync::{Arc, Mutex, unwind};
+use folio_sync::{Arc, Mutex};
 use storage::{Shelf, failure};
 
 /// What readers were told: who, and the entries or how it failed.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(&'static str, Result<Vec<i64>, String>)>>>);
+struct Told(Arc<Mutex<Vec<Heard>>>);
+
+/// Who was told what.
+type Heard = (&'static str, Result<Vec<i64>, String>);
 
 impl Told {
     /// Whom to tell; what was read is dropped there.
@@ -38,7 +41,7 @@ impl Told {
     }
 
     /// What was told since this was asked for last.
-    fn take(&self) -> Vec<(&'static str, Result<Vec<i64>, String>)> {
+    fn take(&self) -> Vec<Heard> {
         std::mem::take(&mut self.0.lock())
     }
 
@@ -485,9 +488,8 @@ fn reads_and_answers_on_many_threads() {
                 std::thread::yield_now();
                 continue;
             }
-            let read =
-                unwind::catch(|| shelf.take(usize::try_from(random.below(waiting.max(1) as u64)).unwrap()));
-            let Ok(read) = read else { continue };
+            let read = shelf.try_take(usize::try_from(random.below(waiting.max(1) as u64)).unwrap());
+            let Some(read) = read else { continue };
             let (wanted, kind) = (read.wish.2, random.below(6));
             match kind {
                 0 => read.fail(),

@@ -198,7 +198,7 @@ pub(super) fn ask<V: Send + 'static>(
     let again = Arc::clone(storage);
     let done = ReadDone::new(move |answer| match answer {
         Err(StorageFailure::Closed) if tries > 1 => {
-            ask_boxed(&again, position, count, tries - 1, Box::new(answered))
+            ask_boxed(&again, position, count, tries - 1, Box::new(answered));
         }
         answer => answered(answer),
     });

@@ -156,6 +156,8 @@ pub struct EntryCache<V: Payload>(Arc<Core<V>>);
 
 impl<V: Payload> EntryCache<V> {
     /// An empty cache within the budgets of a manager; `expected` tells how many still have to read what storage has read.
+    ///
+    /// It is no handle of the manager: when that is closed, nothing is cached any more, and reads that take permits fail.
     pub fn new(
         manager: &CacheManager<V>,
         storage: impl ReadStorage<V>,

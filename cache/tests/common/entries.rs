@@ -86,7 +86,17 @@ impl Scene {
     }
 
     pub(crate) fn with(options: CacheOptions, entry_options: EntryCacheOptions, expected: u32) -> Self {
-        let tally = Tally::new(16_384);
+        Self::with_values(options, entry_options, expected, 16_384)
+    }
+
+    /// For at most so many values.
+    pub(crate) fn with_values(
+        options: CacheOptions,
+        entry_options: EntryCacheOptions,
+        expected: u32,
+        values: usize,
+    ) -> Self {
+        let tally = Tally::new(values);
         let shelf = Shelf::new(&tally);
         let (executor, clock) = (ManualExecutor::new(), ManualClock::new());
         let timers = ManualTimers::new(&clock);

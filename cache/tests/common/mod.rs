@@ -126,6 +126,11 @@ impl Tally {
         &self.0.copies[..self.0.made.load(Ordering::Relaxed)]
     }
 
+    /// How many values were made.
+    pub(crate) fn made(&self) -> usize {
+        self.0.made.load(Ordering::Relaxed)
+    }
+
     /// Copies alive of all values.
     pub(crate) fn copies(&self) -> usize {
         let alive: i32 = self.of_made().iter().map(|copies| copies.load(Ordering::Relaxed)).sum();

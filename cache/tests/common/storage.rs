@@ -56,7 +56,12 @@ impl Shelf {
     /// A read that waits, by age.
     #[track_caller]
     pub(crate) fn take(&self, at: usize) -> Read {
-        self.0.reads.lock().remove(at).expect("a read waits")
+        self.try_take(at).expect("a read waits")
+    }
+
+    /// A read that waits, by age, if there are so many.
+    pub(crate) fn try_take(&self, at: usize) -> Option<Read> {
+        self.0.reads.lock().remove(at)
     }
 
     /// Answers all in full, the newest first; how many.
