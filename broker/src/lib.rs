@@ -19,3 +19,8 @@ pub use consumer::{Consumer, Message};
 pub use selector::KeyOf;
 pub use subscription::{Kind, Start, SubscribeError, Subscription, SubscriptionOptions};
 pub use topic::Topic;
+
+/// The example of the README, which is run with those here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
