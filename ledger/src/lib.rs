@@ -27,3 +27,8 @@ pub use ledger::{ConfigError, Ledger, LedgerOptions, ReadCounts};
 pub use position::{Entry, Position};
 pub use storage::{LogStorage, MemoryStorage, StorageError};
 pub use tail::Wait;
+
+/// The example of the README, which is run with those here.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
