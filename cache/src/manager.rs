@@ -51,6 +51,8 @@ use crate::eviction::{EvictionOptions, EvictionQueue};
 use crate::permits::ReadPermits;
 
 mod evictor;
+#[cfg(all(test, loom))]
+mod models;
 mod options;
 mod snapshot;
 mod ticks;
