@@ -40,7 +40,7 @@ struct ToThread(mpsc::Sender<Vec<Message>>);
 
 impl Consumer for ToThread {
     fn deliver(&self, messages: &mut Vec<Message>) {
-        self.0.send(messages.drain(..).collect()).expect("its thread waits for the end");
+        self.0.send(std::mem::take(messages)).expect("its thread waits for the end");
     }
 
     fn ended(&self) {
