@@ -15,7 +15,7 @@ use std::thread;
 
 use folio_broker::{Consumer, Kind, Message, Start, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
-use folio_ledger::{LedgerOptions, MemoryStorage, Policy};
+use folio_ledger::{Handover, LedgerOptions, MemoryStorage, Policy};
 use folio_sync::time::SystemClock;
 use folio_sync::timers::ThreadTimers;
 use folio_sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use folio_sync::{Arc, Mutex};
 use support::{Deaf, Inbox, KEY_SHARED, Place, parse, payload, shared, until};
 
 fn topic(pool: &OrderedExecutor, completion: Policy) -> Topic<()> {
-    let options = LedgerOptions { completion, batch_items: 32, ..LedgerOptions::default() };
+    let options = LedgerOptions { completion, handover: Handover::Batched(32), ..LedgerOptions::default() };
     Topic::open(options, MemoryStorage::new(), pool.workers()[0].clone(), SystemClock::new(), Deaf).unwrap()
 }
 

@@ -5,14 +5,15 @@ use std::fmt;
 use bytes::Bytes;
 use folio_cache::{EvictionQueue, RangeCache};
 use folio_completer::{InlineCompleter, Policy};
-use folio_executor::BatchingExecutor;
 use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use folio_sync::time::Clock;
-use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn, unwind};
+use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn, step, unwind};
 
-use crate::append::{Add, AppendSink, Appender, contained, reject, tell};
+use crate::adds::{Adds, Handover};
+use crate::append::{Add, AppendSink, Refuse, contained, tell};
 use crate::cursor::{Cursor, CursorCore, Listener};
 use crate::position::Position;
+use crate::settle::Desk;
 use crate::storage::{LogStorage, StorageError};
 
 /// Settings of a ledger; what it was opened with never changes.
@@ -28,8 +29,8 @@ pub struct LedgerOptions {
     pub completion: Policy,
     /// Where inline completions go that are nested too deeply; the ledger's worker unless another one is given.
     pub overflow: Option<Arc<dyn Executor>>,
-    /// How many appends go to the worker with one submission; 1024 by default, 1 hands each over by itself. Not 0.
-    pub batch_items: usize,
+    /// How appends go to the worker; at most 1,024 with one submission by default.
+    pub handover: Handover,
     /// How many appends may be queued for the worker before they are rejected; 1,000,000 by default, at most 268,435,455, and not 0.
     pub max_queued: usize,
     /// What evicts the cache's entries; without one nothing is cached, and every read goes to storage.
@@ -46,7 +47,7 @@ impl Default for LedgerOptions {
             id: 0,
             completion: Policy::Inline,
             overflow: None,
-            batch_items: 1024,
+            handover: Handover::Batched(1_024),
             max_queued: 1_000_000,
             eviction: Some(EvictionQueue::default()),
             cache_ttl: std::time::Duration::from_secs(1),
@@ -60,7 +61,7 @@ impl fmt::Debug for LedgerOptions {
         f.debug_struct("LedgerOptions")
             .field("id", &self.id)
             .field("completion", &self.completion)
-            .field("batch_items", &self.batch_items)
+            .field("handover", &self.handover)
             .field("max_queued", &self.max_queued)
             .field("caches", &self.eviction.is_some())
             .finish_non_exhaustive()
@@ -100,7 +101,7 @@ impl std::error::Error for ConfigError {}
 
 impl LedgerOptions {
     fn check(&self) -> Result<(), ConfigError> {
-        if self.batch_items == 0 {
+        if self.handover == Handover::Batched(0) {
             return Err(ConfigError::BatchItems);
         }
         if self.eviction.is_some() && self.cache_ttl.is_zero() {
@@ -131,6 +132,7 @@ pub(crate) struct Core {
     ttl: std::time::Duration,
     budget: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) worker: Arc<dyn SerialExecutor>,
     pub(crate) completer: InlineCompleter,
     /// How many entries are confirmed: the number of the first that is not.
     pub(crate) confirmed: AtomicI64,
@@ -152,8 +154,10 @@ struct Cursors {
 }
 
 impl Core {
-    /// Raises the count of confirmed entries that the cursors have; those that wait come into `waiting`.
-    pub(crate) fn confirm_to_cursors(&self, confirmed: i64, waiting: &mut Vec<Arc<CursorCore>>) {
+    /// Raises the count of confirmed entries, the cursors' too; those that wait come into `waiting`.
+    pub(crate) fn confirm(&self, confirmed: i64, waiting: &mut Vec<Arc<CursorCore>>) {
+        // Release: the entries are in storage and in the cache; pairs with the Acquire of whoever reads up to here.
+        step!("ledger.confirm", self.confirmed.store(confirmed, Ordering::Release));
         let cursors = self.cursors.lock();
         waiting.extend(cursors.open.iter().filter(|cursor| cursor.tail.confirm(confirmed)).map(Arc::clone));
     }
@@ -248,9 +252,10 @@ impl Core {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ledger<T: Send + 'static> {
-    adds: BatchingExecutor<Add<T>>,
+    adds: Adds<T>,
+    desk: Desk<T>,
+    refuse: Refuse<T>,
     core: Arc<Core>,
-    sink: Arc<dyn AppendSink<T>>,
 }
 
 impl<T: Send + 'static> Ledger<T> {
@@ -282,29 +287,22 @@ impl<T: Send + 'static> Ledger<T> {
             ttl: options.cache_ttl,
             budget: options.cache_budget,
             clock: Arc::clone(&clock),
+            worker: arc_dyn!(worker.clone() => dyn SerialExecutor),
             completer: completer.build(),
             confirmed: AtomicI64::new(0),
             cursors: Mutex::default(),
             cached_reads: AtomicU64::new(0),
             stored_reads: AtomicU64::new(0),
         });
-        let sink: Arc<dyn AppendSink<T>> = arc_dyn!(sink => dyn AppendSink<T>);
-        let rejects = Arc::clone(&sink);
-        let adds = BatchingExecutor::handled_by(Appender::new(Arc::clone(&core), Arc::clone(&sink)))
-            .max_items(options.batch_items)
-            .max_queued(options.max_queued)
-            .on_rejected(move |rejected| reject(&*rejects, rejected, clock.now()))
-            .build(worker)
-            // Nothing weighs appends: there is no other setting to be wrong.
-            .map_err(|_| ConfigError::MaxQueued(options.max_queued))?;
-        Ok(Self { adds, core, sink })
+        let refuse = Refuse { sink: arc_dyn!(sink => dyn AppendSink<T>), clock };
+        let desk = Desk::new(Arc::clone(&core), Arc::clone(&refuse.sink), worker.clone(), options.max_queued);
+        let adds = Adds::open(options.handover, options.max_queued, worker, &desk, &refuse)?;
+        Ok(Self { adds, desk, refuse, core })
     }
 
     /// Appends an entry; the sink is told what became of it, with this token.
     pub fn append(&self, payload: Bytes, token: T) {
-        if let Err(rejected) = self.adds.submit(Add { payload, token }) {
-            reject(&*self.sink, rejected, self.core.clock.now());
-        }
+        self.adds.submit(Add { payload, token }, &self.refuse);
     }
 
     /// Calls `done` when everything that was appended before is confirmed, or failed, and its sinks were told.
@@ -329,7 +327,7 @@ impl<T: Send + 'static> Ledger<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush(&self, done: impl FnOnce() + Send + 'static) {
-        self.adds.flush_with(done);
+        self.adds.flush(self.desk.clone(), done);
     }
 
     /// Evicts from the cache what is too old by now, and what is above its budget.
@@ -371,9 +369,8 @@ impl<T: Send + 'static> Ledger<T> {
     ///
     /// Dropping the ledger closes it, too, and fails what is still queued.
     pub fn close(&self) {
-        self.adds.close();
         let core = Arc::clone(&self.core);
-        self.adds.flush_with(move || core.end());
+        self.adds.close(self.desk.clone(), move || core.end());
     }
 
     /// The ledger's number.
@@ -394,8 +391,8 @@ impl<T: Send + 'static> Ledger<T> {
 
     /// A worker beside the ledger's own.
     #[cfg(all(test, loom))]
-    pub(crate) fn appender(&self) -> Appender<T> {
-        Appender::new(Arc::clone(&self.core), Arc::clone(&self.sink))
+    pub(crate) fn appender(&self) -> crate::append::Appender<T> {
+        crate::append::Appender::new(self.desk.clone(), self.refuse.clone())
     }
 
     /// How many appends are queued for the worker.

@@ -7,20 +7,25 @@
 #![forbid(unsafe_code)]
 
 mod acks;
+mod adds;
 mod append;
 mod cursor;
+mod done;
 mod error;
 mod ledger;
 #[cfg(all(test, loom))]
 mod models;
 mod position;
+mod settle;
 mod storage;
 #[cfg(not(any(loom, shuttle)))]
 pub mod store;
 mod tail;
 
+pub use adds::Handover;
 pub use append::{AppendSink, Callbacks};
 pub use cursor::Cursor;
+pub use done::{Done, Unanswered};
 pub use error::{AppendError, ReadError};
 pub use folio_completer::Policy;
 pub use ledger::{ConfigError, Ledger, LedgerOptions, ReadCounts};

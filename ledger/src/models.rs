@@ -6,10 +6,11 @@ use folio_executor::Handler;
 use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use folio_sync::test_util::{ManualClock, ManualExecutor, Model, Tracked, model};
 use folio_sync::time::Instant;
-use folio_sync::{Arc, thread};
+use folio_sync::{Arc, Mutex, thread};
 
 use crate::append::{Add, AppendSink, Appender};
 use crate::cursor::Cursor;
+use crate::done::Done;
 use crate::error::AppendError;
 use crate::ledger::{Ledger, LedgerOptions};
 use crate::position::Position;
@@ -23,8 +24,8 @@ struct Numbers {
 }
 
 impl LogStorage for Numbers {
-    fn append(&self, _first: Position, _entries: &[Bytes]) -> Result<(), StorageError> {
-        Ok(())
+    fn append(&self, _first: Position, _entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        done.tell(Ok(()));
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
@@ -118,6 +119,62 @@ fn open_racing_trim() {
         goes.join().unwrap();
         assert_eq!(ledger.cursor(0, || ()).position(), begins, "what it reads is kept, and nothing else");
         drop(fast);
+    });
+}
+
+/// Storage that answers when it is told to.
+#[derive(Clone, Default)]
+struct Late(Arc<Mutex<Vec<Done<(), StorageError>>>>);
+
+impl LogStorage for Late {
+    fn append(&self, _first: Position, _entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        self.0.lock().push(done);
+    }
+
+    fn read(&self, first: Position, _count: usize, _into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+        Err(StorageError::Missing(first))
+    }
+
+    fn trim(&self, _before: Position) {}
+}
+
+impl Late {
+    fn answer(&self) {
+        let held = std::mem::take(&mut *self.0.lock());
+        held.into_iter().for_each(|done| done.tell(Ok(())));
+    }
+}
+
+/// Notes the entries that it is told of, in order.
+struct Notes(Arc<Mutex<Vec<i64>>>);
+
+impl AppendSink<Tracked<()>> for Notes {
+    fn appended(&self, token: Tracked<()>, result: Result<Position, AppendError>, _at: Instant) {
+        token.get();
+        self.0.lock().push(result.unwrap().entry);
+    }
+}
+
+/// 1.12, I40: an answer of storage that comes while the worker hands in more, or lets go of the line, is told once, in order.
+#[test]
+fn answer_racing_append() {
+    model("answer racing append", || {
+        let (storage, worker, notes) = (Late::default(), ManualExecutor::new(), Arc::new(Mutex::default()));
+        let options = LedgerOptions { eviction: None, ..LedgerOptions::default() };
+        let sink = Notes(Arc::clone(&notes));
+        let ledger =
+            Ledger::open(options, storage.clone(), worker.clone(), ManualClock::new(), sink).unwrap();
+        let mut appender = ledger.appender();
+        append(&mut appender);
+        let appends = thread::spawn(move || append(&mut appender));
+        storage.answer();
+        appends.join().unwrap();
+        // The second one is sent by the worker, if the first one's answer came before it was handed in.
+        worker.run_all();
+        storage.answer();
+        worker.run_all();
+        assert_eq!(*notes.lock(), [0, 1]);
+        assert_eq!(ledger.confirmed(), 2);
     });
 }
 

@@ -6,17 +6,18 @@ use std::fmt;
 use bytes::Bytes;
 use folio_sync::Mutex;
 
+use crate::done::{Done, Unanswered};
 use crate::position::Position;
 
 /// Keeps the entries of one ledger.
 ///
-/// Called by the ledger's worker for appends, by whoever misses the cache for reads. It calls nobody back.
+/// Called by the ledger's worker for appends, by whoever misses the cache for reads.
 pub trait LogStorage: Send + Sync + 'static {
     /// Appends entries that follow each other; the first one has this position, which is the one after the last entry's.
     ///
-    /// # Errors
-    /// When none of them is kept.
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError>;
+    /// `done` is told once they are kept and can be read, or that none of them is: here, or later and on any thread. Some more may be appended before
+    /// that; once one is told to have failed, nothing more comes, and what was appended meanwhile counts as failed, too.
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>);
 
     /// Pushes the payloads of as many entries from a position on as are wanted.
     ///
@@ -36,6 +37,14 @@ pub enum StorageError {
     Missing(Position),
     /// Something else, in words.
     Failed(String),
+    /// It dropped the call unanswered, perhaps as it panicked: what was asked may be done or not.
+    Unanswered,
+}
+
+impl Unanswered for StorageError {
+    fn unanswered() -> Self {
+        Self::Unanswered
+    }
 }
 
 impl fmt::Display for StorageError {
@@ -45,6 +54,7 @@ impl fmt::Display for StorageError {
                 write!(f, "entry {position} is not in storage: never appended, or trimmed")
             }
             Self::Failed(why) => write!(f, "storage failed: {why}"),
+            Self::Unanswered => f.write_str("storage dropped the call unanswered"),
         }
     }
 }
@@ -104,25 +114,25 @@ impl MemoryStorage {
 }
 
 impl LogStorage for MemoryStorage {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
         let mut segments = self.segments.lock();
-        let end = segments.end();
-        if first.entry != end {
-            return Err(StorageError::Failed(format!(
-                "entry {first} does not follow the last one: {end} does"
-            )));
+        let expected = segments.end();
+        if first.entry != expected {
+            drop(segments);
+            return done.tell(Err(StorageError::Failed(format!(
+                "entry {first} does not follow the last one: {expected} does"
+            ))));
         }
-        let mut rest = entries;
-        while !rest.is_empty() {
+        let mut rest = entries.into_iter();
+        while rest.len() > 0 {
             if segments.segments.back().is_none_or(|last| last.len() == SEGMENT) {
                 segments.segments.push_back(Vec::with_capacity(SEGMENT));
             }
             let Some(last) = segments.segments.back_mut() else { break };
-            let (fit, others) = rest.split_at(rest.len().min(SEGMENT - last.len()));
-            last.extend_from_slice(fit);
-            rest = others;
+            last.extend(rest.by_ref().take(SEGMENT - last.len()));
         }
-        Ok(())
+        drop(segments);
+        done.tell(Ok(()));
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
@@ -154,18 +164,27 @@ impl LogStorage for MemoryStorage {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+    use std::sync::mpsc;
+
     use super::*;
 
     fn at(entry: i64) -> Position {
         Position { ledger: 1, entry }
     }
 
+    /// What memory answers in the call.
+    fn append(storage: &MemoryStorage, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+        let (tell, told) = mpsc::channel();
+        storage.append(first, entries.to_vec(), Done::new(move |answer| tell.send(answer).unwrap()));
+        told.try_recv().unwrap()
+    }
+
     #[test]
     fn what_was_appended_is_read_across_segments_until_it_is_trimmed() {
         let storage = MemoryStorage::new();
         let entries: Vec<_> = (0..SEGMENT * 2 + 5).map(|n| Bytes::from(n.to_string())).collect();
-        storage.append(at(0), &entries[..7]).unwrap();
-        storage.append(at(7), &entries[7..]).unwrap();
+        assert_eq!(append(&storage, at(0), &entries[..7]), Ok(()));
+        assert_eq!(append(&storage, at(7), &entries[7..]), Ok(()));
         let mut read = Vec::new();
         storage.read(at(4_090), 10, &mut read).unwrap();
         assert_eq!(read, entries[4_090..4_100]);
@@ -174,7 +193,7 @@ mod tests {
         assert_eq!(storage.read(at(4_000), 1, &mut read), Err(StorageError::Missing(at(4_000))));
         assert_eq!(storage.read(at(8_196), 2, &mut read), Err(StorageError::Missing(at(8_197))));
         storage.trim(at(i64::MAX));
-        storage.append(at(8_197), &entries[..1]).unwrap();
-        assert!(storage.append(at(5), &entries[..1]).is_err(), "a gap is refused");
+        assert_eq!(append(&storage, at(8_197), &entries[..1]), Ok(()));
+        assert!(append(&storage, at(5), &entries[..1]).is_err(), "a gap is refused");
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use folio_ledger::{Cursor, Position, Wait};
+use folio_ledger::{Cursor, Handover, Position, Wait};
 use folio_sync::{Arc, Mutex};
 
 use support::{Asked, Calls, ID, Mood, Scene, at, entries, read, read_all};
@@ -266,7 +266,7 @@ fn the_earliest_entry_is_the_first_that_is_still_there() {
 #[test]
 fn cursors_that_open_during_trims_can_read_from_where_they_begin() {
     const ENTRIES: i64 = 40_000;
-    let scene = Scene::with(|options| options.batch_items = 1_000);
+    let scene = Scene::with(|options| options.handover = Handover::Batched(1_000));
     scene.fill(0..ENTRIES);
     let deleter = scene.cursor(0).0;
     std::thread::scope(|scope| {

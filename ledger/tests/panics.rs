@@ -11,7 +11,8 @@ mod support;
 
 use bytes::Bytes;
 use folio_ledger::{
-    AppendError, Callbacks, Ledger, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError, Wait,
+    AppendError, Callbacks, Done, Ledger, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError,
+    Wait,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor};
 use folio_sync::time::Instant;
@@ -94,8 +95,8 @@ fn listeners_that_panic_as_they_are_called_or_dropped_keep_no_other_from_being_t
 struct Nowhere(bool);
 
 impl LogStorage for Nowhere {
-    fn append(&self, _first: Position, _entries: &[Bytes]) -> Result<(), StorageError> {
-        if self.0 { Ok(()) } else { Err(StorageError::Failed("planted".to_owned())) }
+    fn append(&self, _first: Position, _entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        done.tell(if self.0 { Ok(()) } else { Err(StorageError::Failed("planted".to_owned())) });
     }
 
     fn read(&self, first: Position, _count: usize, _into: &mut Vec<Bytes>) -> Result<(), StorageError> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread;
 
 use folio_executor::OrderedExecutor;
-use folio_ledger::{Ledger, LedgerOptions, MemoryStorage, Policy, Position, Wait};
+use folio_ledger::{Handover, Ledger, LedgerOptions, MemoryStorage, Policy, Position, Wait};
 use folio_sync::Arc;
 use folio_sync::time::SystemClock;
 
@@ -71,7 +71,7 @@ fn readers_that_follow_a_producer_read_everything() {
         let pool = OrderedExecutor::builder().threads(1).build().unwrap();
         let heard = Heard::default();
         let ledger = Ledger::open(
-            LedgerOptions { id: ID, completion, batch_items: 16, ..LedgerOptions::default() },
+            LedgerOptions { id: ID, completion, handover: Handover::Batched(16), ..LedgerOptions::default() },
             MemoryStorage::new(),
             pool.workers()[0].clone(),
             SystemClock::new(),

@@ -9,8 +9,8 @@ use std::sync::Mutex as Unseen;
 use bytes::Bytes;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{
-    AppendError, AppendSink, Cursor, Entry, Ledger, LedgerOptions, LogStorage, MemoryStorage, Policy,
-    Position, StorageError, Wait,
+    AppendError, AppendSink, Cursor, Done, Entry, Handover, Ledger, LedgerOptions, LogStorage, MemoryStorage,
+    Policy, Position, StorageError, Wait,
 };
 use folio_sync::atomic::{AtomicUsize, Ordering};
 use folio_sync::test_util::{ManualClock, Tracked, shuttle_check, spurious_every};
@@ -79,7 +79,8 @@ impl Scene {
     fn over(storage: impl LogStorage, completion: Policy) -> Self {
         let pool = OrderedExecutor::builder().threads(1).spins(1).build().unwrap();
         let heard = Heard::default();
-        let options = LedgerOptions { completion, batch_items: 3, ..LedgerOptions::default() };
+        let options =
+            LedgerOptions { completion, handover: Handover::Batched(3), ..LedgerOptions::default() };
         let worker = pool.workers()[0].clone();
         let ledger = Ledger::open(options, storage, worker, ManualClock::new(), heard.clone());
         Self { pool, heard, ledger: Arc::new(ledger.unwrap()) }
@@ -292,9 +293,9 @@ fn a_drop_against_its_worker() {
 struct Forgetful(Mutex<BTreeMap<i64, Bytes>>);
 
 impl LogStorage for Forgetful {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
-        self.0.lock().extend((first.entry..).zip(entries.iter().cloned()));
-        Ok(())
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        self.0.lock().extend((first.entry..).zip(entries));
+        done.tell(Ok(()));
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {

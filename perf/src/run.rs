@@ -222,7 +222,7 @@ fn open_topic(
         ..LedgerOptions::default()
     };
     if settings.handover == Handover::Single {
-        options.batch_items = 1;
+        options.handover = folio_ledger::Handover::Single;
     }
     if settings.cache == Cache::None {
         options.eviction = None;

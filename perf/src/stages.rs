@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, SubscriptionOptions, Topic};
 use folio_ledger::{
-    AppendError, AppendSink, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError,
+    AppendError, AppendSink, Done, LedgerOptions, LogStorage, MemoryStorage, Position, StorageError,
 };
 use folio_sync::time::SystemClock;
 use folio_sync::timers::ThreadTimers;
@@ -158,12 +158,18 @@ impl Marks {
 struct MarkedStorage(MemoryStorage, Marks);
 
 impl LogStorage for MarkedStorage {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
         let began = Instant::now();
-        let result = self.0.append(first, entries);
-        let mut times = self.1.0.lock();
-        (times.append, times.appended) = (began, Instant::now());
-        result
+        let marks = self.1.clone();
+        marks.0.lock().append = began;
+        self.0.append(
+            first,
+            entries,
+            Done::new(move |kept| {
+                marks.0.lock().appended = Instant::now();
+                done.tell(kept);
+            }),
+        );
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {

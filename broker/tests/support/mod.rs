@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
 use folio_ledger::{
-    AppendError, AppendSink, LedgerOptions, LogStorage, MemoryStorage, Position, ReadError, StorageError,
+    AppendError, AppendSink, Done, LedgerOptions, LogStorage, MemoryStorage, Position, ReadError,
+    StorageError,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::time::Instant as Moment;
@@ -217,8 +218,8 @@ pub(crate) fn broken() -> ReadError {
 }
 
 impl LogStorage for Shelf {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
-        self.0.memory.append(first, entries)
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        self.0.memory.append(first, entries, done);
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {

@@ -1,55 +1,14 @@
-//! The answer to one call.
-
-use std::fmt;
-
-use folio_sync::unwind;
+//! The answer to one call of a store.
 
 use super::error::StoreError;
+use crate::done::Unanswered;
 
-/// What is done with the answer of a store: called once, on any thread.
-///
-/// A store that drops it unanswered has answered [`StoreError::Dropped`]. A panic of what it calls ends there.
-///
-/// ```
-/// use folio_ledger::store::{Done, StoreError};
-///
-/// let (tell, told) = std::sync::mpsc::channel();
-/// let done = Done::new(move |answer: Result<i64, StoreError>| tell.send(answer).unwrap());
-/// done.tell(Ok(7));
-/// assert_eq!(told.recv(), Ok(Ok(7)));
-/// ```
-pub struct Done<T>(Option<Call<T>>);
+/// What is done with the answer of a store.
+pub type Done<T> = crate::done::Done<T, StoreError>;
 
-type Call<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
-
-impl<T> Done<T> {
-    /// Calls this with the answer. It must not block.
-    pub fn new(call: impl FnOnce(Result<T, StoreError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(call)))
-    }
-
-    /// Answers.
-    pub fn tell(mut self, answer: Result<T, StoreError>) {
-        self.call(answer);
-    }
-
-    fn call(&mut self, answer: Result<T, StoreError>) {
-        let Some(call) = self.0.take() else { return };
-        if let Err(payload) = unwind::catch(move || call(answer)) {
-            unwind::discard(payload);
-        }
-    }
-}
-
-impl<T> Drop for Done<T> {
-    fn drop(&mut self) {
-        self.call(Err(StoreError::Dropped));
-    }
-}
-
-impl<T> fmt::Debug for Done<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Done").finish_non_exhaustive()
+impl Unanswered for StoreError {
+    fn unanswered() -> Self {
+        Self::Dropped
     }
 }
 

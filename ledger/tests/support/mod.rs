@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use folio_ledger::{
-    AppendError, AppendSink, Cursor, Entry, Ledger, LedgerOptions, LogStorage, MemoryStorage, Position,
+    AppendError, AppendSink, Cursor, Done, Entry, Ledger, LedgerOptions, LogStorage, MemoryStorage, Position,
     ReadError, StorageError, Wait,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor};
@@ -119,6 +119,14 @@ struct Inner {
     asked: Mutex<Vec<Asked>>,
     mood: Mutex<Mood>,
     on_append: Mutex<Option<Arc<Hook>>>,
+    answers: Mutex<Answers>,
+}
+
+/// Answers to appends that are told later.
+#[derive(Default)]
+struct Answers {
+    is_held: bool,
+    held: Vec<Done<(), StorageError>>,
 }
 
 /// The error of storage that fails.
@@ -149,6 +157,16 @@ impl Shelf {
         *self.0.on_append.lock() = Some(Arc::new(Box::new(hook)));
     }
 
+    /// Answers appends no more by itself.
+    pub(crate) fn hold(&self) {
+        self.0.answers.lock().is_held = true;
+    }
+
+    /// The appends that wait for their answers, in order.
+    pub(crate) fn held(&self) -> Vec<Done<(), StorageError>> {
+        std::mem::take(&mut self.0.answers.lock().held)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.memory.len()
     }
@@ -165,14 +183,22 @@ impl Shelf {
 }
 
 impl LogStorage for Shelf {
-    fn append(&self, first: Position, entries: &[Bytes]) -> Result<(), StorageError> {
-        self.ask(Asked::Append(first.entry, entries.len()))?;
-        self.0.memory.append(first, entries)?;
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        if let Err(error) = self.ask(Asked::Append(first.entry, entries.len())) {
+            return done.tell(Err(error));
+        }
         let hook = self.0.on_append.lock().clone();
+        self.0.memory.append(first, entries, Done::new(|kept| assert_eq!(kept, Ok(()))));
         if let Some(hook) = hook {
             hook();
         }
-        Ok(())
+        let mut answers = self.0.answers.lock();
+        if answers.is_held {
+            answers.held.push(done);
+        } else {
+            drop(answers);
+            done.tell(Ok(()));
+        }
     }
 
     fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {

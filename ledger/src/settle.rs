@@ -1,0 +1,346 @@
+//! Batches on their way to storage and back: sent, confirmed and told in order, by one owner at a time.
+//!
+//! # Protocol
+//! Batches, and calls that come after what was before them, stand in a line. Whoever puts something in, or has storage's answer, records that with
+//! the *turn* and leaves the work to its owner: the ledger's worker, or whoever finds that the worker takes nothing any more. The owner takes two kinds of
+//! steps. It gives storage the first batch that is not sent, as long as few are on their way; and it takes what stands first in the line when that is
+//! answered, or is a call.
+//!
+//! | a batch is | next | by whom |
+//! |---|---|---|
+//! | gathering | sent | the owner, when fewer than [`MOST_SENT`] are sent; until then the next batch joins it |
+//! | sent | answered | storage, on any thread, in any order |
+//! | answered | confirmed and told | the owner, when it stands first |
+//!
+//! Once one has failed, all that stand behind it fail, whatever storage says of them.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use folio_cache::Inserter;
+use folio_sync::time::Instant;
+use folio_sync::{Arc, Mutex, SerialExecutor, step};
+use folio_turn::{Demand, Next, Ownership, Panicked, Recovery, Stranded, Turn, Work};
+
+use crate::append::{AppendSink, contained, tell};
+use crate::cursor::CursorCore;
+use crate::done::Done;
+use crate::error::AppendError;
+use crate::ledger::Core;
+use crate::position::Position;
+use crate::storage::StorageError;
+
+/// Something was put into the line, or was answered.
+const LOOK: Demand = Demand::soft(0);
+
+/// How many batches storage is given before it has answered: enough that it always has one to work on.
+const MOST_SENT: usize = 4;
+
+/// How many entries a batch has at most, and how many bytes unless its first entry alone has more.
+const MOST: (usize, usize) = (4_096, 1 << 20);
+
+/// How many batches the worker settles before it lets others in.
+const BUDGET: u32 = 64;
+
+/// How many entries it takes to look for what is too old in the cache, or too much.
+const EVICT_EVERY: i64 = 4096;
+
+type Call = Box<dyn FnOnce() + Send>;
+
+/// Entries for storage, and whom to tell of them, in the same order.
+pub(crate) struct Batch<T> {
+    payloads: Vec<Bytes>,
+    tokens: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Batch<T> {
+    /// An empty one, with room for so many entries.
+    pub(crate) fn with_capacity(entries: usize) -> Self {
+        Self { payloads: Vec::with_capacity(entries), tokens: Vec::with_capacity(entries), bytes: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether so many more fit in, of so many bytes.
+    pub(crate) fn has_room(&self, entries: usize, bytes: usize) -> bool {
+        self.len() == 0 || (self.len() + entries <= MOST.0 && self.bytes.saturating_add(bytes) <= MOST.1)
+    }
+
+    pub(crate) fn push(&mut self, payload: Bytes, token: T) {
+        self.bytes = self.bytes.saturating_add(payload.len());
+        self.payloads.push(payload);
+        self.tokens.push(token);
+    }
+
+    /// Whom to tell; the payloads are dropped.
+    pub(crate) fn into_tokens(self) -> Vec<T> {
+        let Self { payloads, tokens, .. } = self;
+        contained(|| drop(payloads));
+        tokens
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.payloads.append(&mut other.payloads);
+        self.tokens.append(&mut other.tokens);
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Gathering,
+    Sent,
+    Answered(Result<(), StorageError>),
+}
+
+enum Item<T> {
+    Batch(Batch<T>, State),
+    Call(Call),
+}
+
+/// What stands in line.
+struct Line<T> {
+    items: VecDeque<Item<T>>,
+    /// The number of the item that stands first.
+    first: u64,
+    sent: usize,
+    gathering: usize,
+}
+
+/// The line, for whoever puts something in. Its lock is held for a look only.
+pub(crate) struct Desk<T: Send + 'static> {
+    line: Arc<Mutex<Line<T>>>,
+    turn: Turn<Settler<T>>,
+    /// How many entries may gather.
+    most_gathering: usize,
+}
+
+impl<T: Send + 'static> Clone for Desk<T> {
+    fn clone(&self) -> Self {
+        Self { line: Arc::clone(&self.line), turn: self.turn.clone(), most_gathering: self.most_gathering }
+    }
+}
+
+impl<T: Send + 'static> Desk<T> {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        sink: Arc<dyn AppendSink<T>>,
+        worker: impl SerialExecutor + 'static,
+        most_gathering: usize,
+    ) -> Self {
+        let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0 };
+        let line = Arc::new(Mutex::new(line));
+        let inserter = core.cache.as_ref().map(folio_cache::RangeCache::inserter);
+        let settler = Settler {
+            core,
+            sink,
+            line: Arc::clone(&line),
+            inserter,
+            sent: 0,
+            confirmed: 0,
+            failed: None,
+            waiting: Vec::new(),
+            evict_at: EVICT_EVERY,
+        };
+        Self { line, turn: Turn::builder(settler).budget(BUDGET).yield_to_serial(worker), most_gathering }
+    }
+
+    /// Puts a batch in.
+    ///
+    /// # Errors
+    /// The batch, when too much has gathered already.
+    pub(crate) fn hand_in(&self, batch: Batch<T>) -> Result<(), Batch<T>> {
+        let mut line = self.line.lock();
+        if line.gathering.saturating_add(batch.len()) > self.most_gathering.max(batch.len()) {
+            return Err(batch);
+        }
+        line.gather(batch);
+        drop(line);
+        self.look_here();
+        Ok(())
+    }
+
+    /// Puts in a call, which comes after all that is in the line.
+    pub(crate) fn call(&self, call: impl FnOnce() + Send + 'static) {
+        self.line.lock().items.push_back(Item::Call(Box::new(call)));
+        self.look_here();
+    }
+
+    /// Has the line looked at: here, unless somebody does.
+    fn look_here(&self) {
+        if self.turn.record(LOOK).must_run()
+            && let Err(stranded) = self.turn.join()
+        {
+            go_on(stranded.ownership);
+        }
+    }
+}
+
+/// Takes the steps here, since the worker takes nothing.
+fn go_on<T: Send + 'static>(mut ownership: Ownership<Settler<T>>) {
+    while let Err(stranded) = ownership.run() {
+        ownership = stranded.ownership;
+    }
+}
+
+impl<T> Line<T> {
+    /// Puts a batch in; one that is still gathering takes it up.
+    fn gather(&mut self, batch: Batch<T>) {
+        self.gathering += batch.len();
+        match self.items.back_mut() {
+            Some(Item::Batch(last, State::Gathering)) if last.has_room(batch.len(), batch.bytes) => {
+                last.append(batch);
+            }
+            _ => self.items.push_back(Item::Batch(batch, State::Gathering)),
+        }
+    }
+
+    /// Notes the answer to a batch.
+    fn answered(&mut self, number: u64, answer: Result<(), StorageError>) {
+        let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+        if let Some(Item::Batch(_, state)) = self.items.get_mut(at) {
+            *state = State::Answered(answer);
+            self.sent -= 1;
+        }
+    }
+
+    /// The batch to send next, with its number; a copy of the payloads stays if they are to be cached.
+    fn next_to_send(&mut self, caches: bool) -> Option<(u64, Vec<Bytes>)> {
+        if self.sent >= MOST_SENT || self.gathering == 0 {
+            return None;
+        }
+        for (number, item) in (self.first..).zip(&mut self.items) {
+            if let Item::Batch(batch, state @ State::Gathering) = item {
+                *state = State::Sent;
+                self.sent += 1;
+                self.gathering -= batch.len();
+                let payloads =
+                    if caches { batch.payloads.clone() } else { std::mem::take(&mut batch.payloads) };
+                return Some((number, payloads));
+            }
+        }
+        None
+    }
+
+    /// What stands first, if it is to be taken.
+    fn take(&mut self) -> Option<Item<T>> {
+        if let Item::Batch(_, State::Gathering | State::Sent) = self.items.front()? {
+            return None;
+        }
+        self.first += 1;
+        self.items.pop_front()
+    }
+}
+
+/// The state of the turn.
+pub(crate) struct Settler<T> {
+    core: Arc<Core>,
+    sink: Arc<dyn AppendSink<T>>,
+    line: Arc<Mutex<Line<T>>>,
+    inserter: Option<Inserter<Bytes>>,
+    /// The number of the first entry that is not sent.
+    sent: i64,
+    /// The number of the first entry that is not confirmed.
+    confirmed: i64,
+    failed: Option<StorageError>,
+    /// Cursors to tell; empty between steps.
+    waiting: Vec<Arc<CursorCore>>,
+    /// Evicts again when so many entries are confirmed.
+    evict_at: i64,
+}
+
+impl<T: Send + 'static> Settler<T> {
+    /// Gives storage the next batch.
+    fn send(&mut self, turn: &Turn<Self>, number: u64, payloads: Vec<Bytes>) {
+        let first = Position { ledger: self.core.id, entry: self.sent };
+        self.sent += count(payloads.len());
+        let (turn, line) = (turn.clone(), Arc::clone(&self.line));
+        let worker = Arc::clone(&self.core.worker);
+        let done = Done::new(move |answer| {
+            line.lock().answered(number, answer);
+            if turn.record(LOOK).must_run()
+                && let Err(stranded) = turn.schedule(&*worker)
+            {
+                go_on(stranded.ownership);
+            }
+        });
+        if let Some(error) = &self.failed {
+            return done.tell(Err(error.clone()));
+        }
+        // A panic drops the completion, which is an answer.
+        step!("ledger.append", contained(|| self.core.storage.append(first, payloads, done)));
+    }
+
+    /// Puts a batch into the cache.
+    fn cache(&mut self, first: i64, payloads: Vec<Bytes>, now: Instant) {
+        let Some(inserter) = &mut self.inserter else { return };
+        let entries = (first..).zip(payloads);
+        let entries = entries.map(|(entry, payload)| ((self.core.id, entry), payload, 0));
+        // What was not taken over is read from storage.
+        drop(inserter.insert_batch(entries, now));
+    }
+
+    /// Confirms a batch and tells everybody.
+    fn settle(&mut self, batch: Batch<T>, answer: Result<(), StorageError>) {
+        let Batch { payloads, tokens, .. } = batch;
+        let now = self.core.clock.now();
+        let mut next = Position { ledger: self.core.id, entry: self.confirmed };
+        if self.failed.is_none() {
+            self.failed = answer.err();
+        }
+        if self.failed.is_none() {
+            self.confirmed += count(tokens.len());
+            contained(|| self.cache(next.entry, payloads, now));
+            // Before anybody is told: who is can read the entries by any cursor.
+            self.core.confirm(self.confirmed, &mut self.waiting);
+        } else {
+            contained(|| drop(payloads));
+        }
+        tell(tokens.into_iter(), |token| {
+            let position = next;
+            next = next.next();
+            let result = self.failed.clone().map_or(Ok(position), |error| Err(AppendError::Storage(error)));
+            self.sink.appended(token, result, now);
+        });
+        tell(self.waiting.drain(..), |cursor| cursor.tell());
+        if self.confirmed >= self.evict_at {
+            self.evict_at = self.confirmed + EVICT_EVERY;
+            self.core.evict();
+        }
+    }
+}
+
+/// How many, as entries are numbered.
+fn count(len: usize) -> i64 {
+    i64::try_from(len).expect("a batch has few entries")
+}
+
+impl<T: Send + 'static> Work for Settler<T> {
+    fn step(&mut self, turn: &Turn<Self>, _demand: Demand) -> Next {
+        let mut line = self.line.lock();
+        // What is answered comes first: after a failure nothing more is sent.
+        let taken = line.take();
+        let to_send = if taken.is_none() { line.next_to_send(self.inserter.is_some()) } else { None };
+        drop(line);
+        match (taken, to_send) {
+            (Some(Item::Batch(batch, State::Answered(answer))), _) => self.settle(batch, answer),
+            (Some(Item::Call(call)), _) => contained(call),
+            (_, Some((number, payloads))) => self.send(turn, number, payloads),
+            // A batch is not taken before it is answered.
+            (Some(Item::Batch(_, State::Gathering | State::Sent)) | None, None) => return Next::Idle,
+        }
+        Next::Again
+    }
+
+    fn panicked(&mut self, _turn: &Turn<Self>, panicked: Panicked<'_>) -> Recovery {
+        // User code never panics here: what had been asked is asked again.
+        Recovery::Contain(panicked.demand)
+    }
+
+    fn stranded(stranded: Stranded<Self>) {
+        go_on(stranded.ownership);
+    }
+}
