@@ -217,6 +217,26 @@ fn what_is_expected_is_kept_for_some_rounds_unless_there_is_too_much() {
     scene.end();
 }
 
+/// 1.8, I11: what is removed while a reader is in its page counts until that has left, in all caches together.
+#[test]
+fn what_a_reader_keeps_counts_until_it_has_left() {
+    let scene = Scene::with(100);
+    let (a, b) = (scene.manager.cache(), scene.manager.cache());
+    scene.fill(&a, 0..3);
+    assert_eq!(scene.put(&b, (1, 0), 7, 0), None);
+    a.for_each_in_range(..=(1, 0), |_, _| {
+        b.for_each_in_range(.., |_, _| {
+            assert_eq!((a.clear().entries, b.clear().entries), (3, 1));
+            let snapshot = scene.manager.snapshot();
+            assert_eq!((snapshot.retired_weight, snapshot.charged_weight), (10, 10));
+        });
+        assert_eq!(scene.manager.snapshot().retired_weight, 3);
+    });
+    assert_eq!(scene.manager.snapshot().retired_weight, 0);
+    drop((a, b));
+    scene.end();
+}
+
 /// bug 26, I33: with a budget of zero nothing is cached, be it without weight, and the read permits hold.
 #[test]
 fn without_a_budget_nothing_is_cached_and_permits_hold() {
