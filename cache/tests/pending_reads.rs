@@ -431,6 +431,22 @@ fn an_invalidation_detaches_what_is_under_way() {
     scene.end();
 }
 
+/// 1.7, 1.9: when a read has failed, nobody joins another one of its ledger, which may fail alike.
+#[test]
+fn a_failure_detaches_what_is_under_way_in_its_ledger() {
+    let scene = Scene::new();
+    scene.read("a", 0, 4);
+    scene.read("b", 5, 9);
+    scene.reads.read(2, 5, 5, scene.told.listener("other"));
+    scene.shelf.next().fail();
+    scene.read("c", 5, 9);
+    scene.reads.read(2, 5, 5, scene.told.listener("joins"));
+    assert_eq!(scene.shelf.log(), [(1, 0, 5), (1, 5, 5), (2, 5, 5), (1, 5, 5)]);
+    assert_eq!(scene.shelf.answer_all(), 3);
+    assert_eq!(scene.told.take().len(), 5);
+    scene.end();
+}
+
 /// I34: a thread that stands before it takes a read out, or right after, holds up no other read.
 #[test]
 fn a_completion_stalled_at_its_read_holds_up_nobody() {

@@ -12,7 +12,10 @@ type Payload = Arc<Tracked<i64>>;
 
 /// Keeps reads until they are answered.
 #[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<Vec<(i64, u32, ReadDone<Payload>)>>>);
+struct Shelf(Arc<Mutex<Vec<Read>>>);
+
+/// First entry, how many, and whom to tell.
+type Read = (i64, u32, ReadDone<Payload>);
 
 impl ReadStorage<Payload> for Shelf {
     fn read(&self, _ledger: i64, first: i64, count: u32, done: ReadDone<Payload>) {
