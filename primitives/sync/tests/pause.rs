@@ -116,6 +116,38 @@ fn a_step_that_is_never_reached_fails_the_run_and_whoever_waits() {
 }
 
 #[test]
+fn a_thread_stops_at_one_step_after_the_other() {
+    let progress = AtomicUsize::new(0);
+    let first = Stop::new("test.first", When::After);
+    let second = first.then("test.second", When::Before);
+    let third = second.then("test.second", When::After);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| first.run(|| two_steps(&progress)));
+        for (stop, seen) in [(&first, 1), (&second, 1), (&third, 2)] {
+            let stopped = stop.stopped();
+            assert_eq!(progress.load(Ordering::SeqCst), seen);
+            drop(stopped);
+        }
+        assert_eq!(thread.join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_next_step_that_is_never_reached_fails_the_run_and_whoever_waits() {
+    let first = Stop::new("test.second", When::Before);
+    let next = first.then("test.first", When::Before);
+    let progress = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| unwind::catch(|| next.wait_until_stopped()));
+        let run = scope.spawn(|| unwind::catch(|| first.run(|| two_steps(&progress))));
+        drop(first.stopped());
+        for failed in [waiting.join().unwrap().unwrap_err(), run.join().unwrap().unwrap_err()] {
+            assert_eq!(unwind::message(&*failed), "step \"test.first\" was never reached");
+        }
+    });
+}
+
+#[test]
 fn an_operation_that_panics_before_the_step_fails_whoever_waits() {
     let stop = Stop::new("test.first", When::Before);
     let run = unwind::catch(|| stop.run(|| panic!("too early"))).unwrap_err();

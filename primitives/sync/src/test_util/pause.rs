@@ -1,6 +1,7 @@
 //! Stopping a thread at a named step of the code under test.
 
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -26,9 +27,15 @@ struct Shared {
     when: When,
     /// `ARMED`; then `STOPPED` by the thread that stops and `RELEASED` by the test; or `MISSED` when the operation ended before.
     phase: AtomicU8,
+    /// Where the thread stops after it has gone on from here.
+    next: OnceLock<Arc<Shared>>,
 }
 
 impl Shared {
+    fn new(step: &'static str, when: When) -> Arc<Self> {
+        Arc::new(Self { step, when, phase: AtomicU8::new(ARMED), next: OnceLock::new() })
+    }
+
     /// Looks again and again until the phase is another one.
     ///
     /// A condition variable would hide from `ThreadSanitizer` what it should see.
@@ -46,6 +53,11 @@ impl Shared {
     fn is_armed(&self) -> bool {
         // Relaxed: asked by the thread that would have stopped; what the test did before a release is none of its business.
         self.phase.load(Ordering::Relaxed) == ARMED
+    }
+
+    /// This one, and those that come after it.
+    fn way(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |stop| stop.next.get().map(|next| &**next))
     }
 
     fn leave(&self, from: u8, to: u8) -> bool {
@@ -85,7 +97,36 @@ pub struct Stop {
 impl Stop {
     /// A stop at this side of the step; nothing stops before [`Stop::run`].
     pub fn new(step: &'static str, when: When) -> Self {
-        Self { shared: Arc::new(Shared { step, when, phase: AtomicU8::new(ARMED) }) }
+        Self { shared: Shared::new(step, when) }
+    }
+
+    /// A stop of the same thread at another step, once it has gone on from this one.
+    ///
+    /// ```
+    /// use folio_sync::step;
+    /// use folio_sync::test_util::pause::{Stop, When};
+    ///
+    /// let take = Stop::new("drawer.take", When::After);
+    /// let put = take.then("drawer.put", When::Before);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| {
+    ///         take.run(|| {
+    ///             step!("drawer.take", ());
+    ///             step!("drawer.put", ());
+    ///         })
+    ///     });
+    ///     drop(take.stopped());
+    ///     drop(put.stopped());
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// When it has one already.
+    #[must_use]
+    pub fn then(&self, step: &'static str, when: When) -> Self {
+        let next = Shared::new(step, when);
+        assert!(self.shared.next.set(Arc::clone(&next)).is_ok(), "a thread goes one way");
+        Self { shared: next }
     }
 
     /// Runs `operation`, stopping the calling thread the first time that it reaches the step.
@@ -99,7 +140,9 @@ impl Stop {
         let _leave = Leave { outer, running: &self.shared };
         let result = operation();
         // Whoever waits hears of it when `_leave` goes, after this panic was told: both tell of it one after the other.
-        assert!(!self.shared.is_armed(), "step {:?} was never reached", self.shared.step);
+        for stop in self.shared.way() {
+            assert!(!stop.is_armed(), "step {:?} was never reached", stop.step);
+        }
         result
     }
 
@@ -162,7 +205,9 @@ struct Leave<'a> {
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         // One that has stopped, or was released before, stays what it is.
-        let _missed = self.running.leave(ARMED, MISSED);
+        for stop in self.running.way() {
+            let _missed = stop.leave(ARMED, MISSED);
+        }
         STOP.with_borrow_mut(|current| *current = self.outer.take());
     }
 }
@@ -173,5 +218,8 @@ pub(crate) fn reached(name: &'static str, when: When) {
     let Some(stop) = STOP.try_with(|current| current.borrow().clone()).ok().flatten() else { return };
     if stop.step == name && stop.when == when && stop.leave(ARMED, STOPPED) {
         stop.wait_while(STOPPED);
+        if let Some(next) = stop.next.get() {
+            STOP.with_borrow_mut(|current| *current = Some(Arc::clone(next)));
+        }
     }
 }
