@@ -39,6 +39,14 @@ impl<V> Drop for Registration<V> {
 ///
 /// Ranges are of all kinds, over `(ledger, entry)`; one that ends before it begins has nothing.
 ///
+/// # Progress
+/// Inserting, looking up, visiting ranges and removing are lock-free: a thread that is stopped anywhere holds up nobody. A reader that is stopped
+/// keeps what is removed from its page, and its places there busy. Making and dropping caches take a short lock of the queue.
+///
+/// # Memory
+/// A page for 64 consecutive ids, made with the first insert and freed when its last entry has gone and no inserter stays in it; nothing an entry
+/// beyond the value. Nodes of the index, of about 550 bytes for 4,096 ids, are kept up to the most that were needed at a time.
+///
 /// ```
 /// use bytes::Bytes;
 /// use folio_cache::{EvictionQueue, RangeCache};

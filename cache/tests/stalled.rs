@@ -16,7 +16,7 @@ use std::thread;
 use common::{Scene, at, outcome, removed};
 use folio_cache::Reason;
 use folio_sync::test_util::pause::{Stop, When};
-use stall::{Inside, PLACE, insert_there, scene, stalled};
+use stall::{Inside, PLACE, insert_there, others_go_on, scene, stalled};
 
 /// A cache with an entry at the place.
 fn with_an_entry() -> Scene {
@@ -186,6 +186,43 @@ fn the_last_one_out_finds_another_one_inside() {
     });
     is_free(&scene);
     scene.end();
+}
+
+/// I11: back, retired: what is not put back yet is nobody else's to move out; what is, is moved out by whoever leaves last.
+#[test]
+fn the_last_one_out_stalled_as_it_puts_back() {
+    for when in [When::Before, When::After] {
+        let (scene, take) = (with_an_entry(), Stop::new("page.take", When::After));
+        let put_back = take.then("page.put_back", when);
+        scene.put((1, 9), 1);
+        thread::scope(|scope| {
+            let last = scope.spawn(|| take.run(|| remove_inside(&scene)));
+            take.wait_until_stopped();
+            let mut stopped = None;
+            scene.cache.for_each_in_range((1, 9)..=(1, 9), |_, _| {
+                take.release();
+                stopped = Some(put_back.stopped());
+                is_busy(&scene);
+                assert_eq!(scene.cache.retired_weight(), 1);
+            });
+            others_go_on(&scene, Inside::No);
+            match when {
+                When::Before => {
+                    is_busy(&scene);
+                    assert_eq!(scene.cache.retired_weight(), 1, "who stands has it");
+                }
+                When::After => {
+                    is_free(&scene);
+                    assert_eq!(scene.cache.retired_weight(), 0, "the other one has moved it out as it left");
+                }
+            }
+            assert!(!last.is_finished(), "it stands {when:?} page.put_back");
+            drop(stopped);
+            last.join().unwrap();
+        });
+        is_free(&scene);
+        scene.end();
+    }
 }
 
 /// I11, I13: a reader that has not come in is in nobody's way; inside, it keeps what it may be looking at, and no more than its page.

@@ -66,12 +66,17 @@ use pass::{Fifo, Goal};
 
 /// Settings of an [`EvictionQueue`]; all can be changed while it works.
 ///
+/// More may come: begin with the default, and set what is to be different.
+///
 /// ```
-/// use folio_cache::EvictionOptions;
+/// use bytes::Bytes;
+/// use folio_cache::{EvictionOptions, EvictionQueue};
 ///
 /// let mut options = EvictionOptions::default();
-/// options.budget = 256 << 20;
-/// assert_eq!(options.max_requeues, 5);
+/// options.budget = 256 << 20; // bytes
+/// options.max_requeues = 2;
+/// let queue: EvictionQueue<Bytes> = EvictionQueue::new(options);
+/// queue.set_budget(512 << 20); // from now on
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -123,6 +128,14 @@ impl std::error::Error for EvictError {}
 /// Decides which entries of all its caches go first, by age or by weight.
 ///
 /// A handle: clones are the same queue. See the [module](self) for what it promises.
+///
+/// # Progress
+/// What inserters leave for it, they leave lock-free. One pass runs at a time; whoever asks for another meanwhile is [told so](EvictError::Busy) at
+/// once. While a pass is stopped nothing is evicted, and inserting goes on up to 1.25 times the budget.
+///
+/// # Memory
+/// A key of a few words for each page, also of pages that are gone until some pass drops it: so passes have to run from time to time, every 10 ms
+/// or so, even of nothing. The places of keys are kept up to the most that were left between two passes.
 ///
 /// ```
 /// use std::sync::Arc;

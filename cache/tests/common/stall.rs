@@ -53,7 +53,7 @@ pub(crate) fn stalled(
 }
 
 /// Two threads insert, read, mark and remove in the page of the stopped thread's place, in the next one, and in ledgers of their own.
-fn others_go_on(scene: &Scene, inside: Inside) {
+pub(crate) fn others_go_on(scene: &Scene, inside: Inside) {
     threads(2, |thread| {
         let thread = thread.cast_signed() as i64;
         let (ledger, entry) = PLACE;
