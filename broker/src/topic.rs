@@ -3,8 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use folio_ledger::{AppendSink, ConfigError, Ledger, LedgerOptions, LogStorage};
-use folio_sync::time::Clock;
+use folio_ledger::{AppendSink, CacheManager, ConfigError, Ledger, LedgerOptions, LogStorage};
 use folio_sync::timers::Timers;
 use folio_sync::{Arc, Executor, SerialExecutor};
 
@@ -20,7 +19,7 @@ use crate::subscription::{Kind, Start, SubscribeError, Subscription, Subscriptio
 ///
 /// use bytes::Bytes;
 /// use folio_broker::{Consumer, Kind, Message, SubscriptionOptions, Topic};
-/// use folio_ledger::{Callbacks, LedgerOptions, MemoryStorage};
+/// use folio_ledger::{CacheManager, CacheOptions, Callbacks, LedgerOptions, MemoryStorage};
 /// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 ///
 /// struct Prints(Mutex<Vec<Message>>);
@@ -33,7 +32,9 @@ use crate::subscription::{Kind, Start, SubscribeError, Subscription, Subscriptio
 ///
 /// let (worker, dispatcher, clock) = (ManualExecutor::new(), ManualExecutor::new(), ManualClock::new());
 /// let timers = ManualTimers::new(&clock);
-/// let topic = Topic::open(LedgerOptions::default(), MemoryStorage::new(), worker.clone(), clock, Callbacks)?;
+/// let cache = CacheManager::new(CacheOptions::default(), worker.clone(), timers.clone(), clock)?;
+/// let topic =
+///     Topic::open(LedgerOptions::default(), MemoryStorage::new(), &cache, worker.clone(), Callbacks)?;
 /// let consumer = Arc::new(Prints(Mutex::default()));
 /// let options = SubscriptionOptions::new(Kind::Exclusive);
 /// let subscription = topic.subscribe(options, vec![consumer.clone()], dispatcher.clone(), timers)?;
@@ -51,18 +52,18 @@ pub struct Topic<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Topic<T> {
-    /// Opens an empty topic, whose messages are appended on `worker`; `sink` hears what becomes of them.
+    /// Opens an empty topic, whose messages are appended on `worker`; `sink` hears what becomes of them. They are cached within the manager's budgets.
     ///
     /// # Errors
     /// [`ConfigError`] when the settings contradict each other.
     pub fn open(
         options: LedgerOptions,
         storage: impl LogStorage,
+        cache: &CacheManager<Bytes>,
         worker: impl SerialExecutor + Clone + 'static,
-        clock: impl Clock + 'static,
         sink: impl AppendSink<T>,
     ) -> Result<Self, ConfigError> {
-        Ok(Self { ledger: Ledger::open(options, storage, worker, clock, sink)? })
+        Ok(Self { ledger: Ledger::open(options, storage, cache, worker, sink)? })
     }
 
     /// Publishes a message; the sink is told what became of it, with this token.

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use folio_sync::time::{Clock, Instant};
 use folio_sync::timers::Timers;
-use folio_sync::{Arc, Executor, Mutex};
+use folio_sync::{Arc, Executor, Mutex, arc_dyn};
 
 use crate::cache::RangeCache;
 use crate::eviction::{EvictionOptions, EvictionQueue};
@@ -72,20 +72,13 @@ use word::PRESSURE;
 /// use bytes::Bytes;
 /// use folio_cache::{CacheManager, CacheOptions};
 /// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
-/// use folio_sync::time::{Clock, Instant};
-/// use folio_sync::timers::Timers;
-/// use folio_sync::{Executor, arc_dyn};
+/// use folio_sync::time::Instant;
 ///
 /// let (executor, clock) = (ManualExecutor::new(), ManualClock::new());
 /// let timers = ManualTimers::new(&clock);
 /// let mut options = CacheOptions::default();
 /// options.budget = 1000;
-/// let manager = CacheManager::<Bytes>::new(
-///     options,
-///     arc_dyn!(executor.clone() => dyn Executor),
-///     arc_dyn!(timers => dyn Timers),
-///     arc_dyn!(clock => dyn Clock),
-/// )?;
+/// let manager = CacheManager::<Bytes>::new(options, executor.clone(), timers, clock)?;
 ///
 /// let cache = manager.cache();
 /// for entry in 0..99 {
@@ -135,11 +128,14 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
     /// [`CacheOptionsError`] names the setting that is no good.
     pub fn new(
         options: CacheOptions,
-        executor: Arc<dyn Executor>,
-        timers: Arc<dyn Timers>,
-        clock: Arc<dyn Clock>,
+        executor: impl Executor + 'static,
+        timers: impl Timers + 'static,
+        clock: impl Clock + 'static,
     ) -> Result<Self, CacheOptionsError> {
         options.check()?;
+        let executor = arc_dyn!(executor => dyn Executor);
+        let timers: Arc<dyn Timers> = arc_dyn!(timers => dyn Timers);
+        let clock = arc_dyn!(clock => dyn Clock);
         let evictor = Arc::new(Evictor::new(&options, executor, Arc::clone(&timers), clock));
         let pressed = Arc::clone(&evictor);
         let queue = EvictionQueue::with_pressure(options.eviction(), move |queue| {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use folio_completer::{Completion, refusable};
+use bytes::Bytes;
+use folio_cache::{ActiveCursor, ReadEntry, ReadRequest};
 use folio_sync::atomic::{AtomicI64, Ordering};
 use folio_sync::{Arc, Mutex};
 
@@ -11,7 +12,6 @@ use crate::append::contained;
 use crate::error::ReadError;
 use crate::ledger::Core;
 use crate::position::{Entry, Position};
-use crate::storage::StorageError;
 use crate::tail::{Tail, Wait};
 
 /// Hears that entries came.
@@ -29,6 +29,10 @@ pub(crate) struct CursorCore {
     /// The number of the first entry that is not deleted.
     first_left: AtomicI64,
     acks: Mutex<Deleted>,
+    /// How many readers still come to an entry, this one among them; the reader's alone.
+    active: Mutex<ActiveCursor>,
+    /// Room for the next read; the reader's alone.
+    spare: Mutex<Vec<ReadEntry<Bytes>>>,
 }
 
 struct Deleted {
@@ -38,13 +42,15 @@ struct Deleted {
 }
 
 impl CursorCore {
-    pub(crate) fn new(first: i64, confirmed: i64, more: Arc<Listener>) -> Self {
+    pub(crate) fn new(first: i64, confirmed: i64, more: Arc<Listener>, active: ActiveCursor) -> Self {
         Self {
             tail: Tail::new(confirmed),
             more,
             next: AtomicI64::new(first),
             first_left: AtomicI64::new(first),
             acks: Mutex::new(Deleted { acks: Acks::new(first), trim_at: first.saturating_add(TRIM_EVERY) }),
+            active: Mutex::new(active),
+            spare: Mutex::default(),
         }
     }
 
@@ -82,9 +88,11 @@ impl CursorCore {
 /// use std::sync::mpsc;
 ///
 /// use bytes::Bytes;
+/// use folio_cache::{CacheManager, CacheOptions};
 /// use folio_executor::OrderedExecutor;
 /// use folio_ledger::{Callbacks, Cursor, Ledger, LedgerOptions, MemoryStorage, Wait};
 /// use folio_sync::time::SystemClock;
+/// use folio_sync::timers::ThreadTimers;
 ///
 /// fn follow(cursor: &Cursor, woken: &mpsc::Receiver<()>) -> Vec<Bytes> {
 ///     let (mut all, mut buffer) = (Vec::new(), Vec::new());
@@ -107,7 +115,13 @@ impl CursorCore {
 ///
 /// let pool = OrderedExecutor::builder().threads(1).build()?;
 /// let worker = pool.worker("ledger").clone();
-/// let ledger = Ledger::open(LedgerOptions::default(), MemoryStorage::new(), worker, SystemClock::new(), Callbacks)?;
+/// let cache = CacheManager::new(
+///     CacheOptions::default(),
+///     pool.worker("eviction").clone(),
+///     ThreadTimers::new(),
+///     SystemClock::new(),
+/// )?;
+/// let ledger = Ledger::open(LedgerOptions::default(), MemoryStorage::new(), &cache, worker, Callbacks)?;
 /// let (wake, woken) = mpsc::channel();
 /// let cursor = ledger.cursor(0, move || wake.send(()).unwrap_or_default());
 /// let reader = std::thread::spawn(move || follow(&cursor, &woken));
@@ -131,10 +145,10 @@ impl Cursor {
         Self { ledger, core }
     }
 
-    /// Reads the next entries, at most so many, into `buffer`, whose room is used; there may be none.
+    /// Reads the next entries, at most so many, into `buffer`, whose room is used; there may be fewer, but none only at the tail.
     ///
     /// `done` is called once: with the buffer, on this thread or another one, as the ledger's policy is, perhaps before this returns; or with what went
-    /// wrong. Its panic ends there. Entries that are not in the cache are read from storage, each gap at once.
+    /// wrong. Its panic ends there. What is not in the cache is read from storage.
     pub fn read(
         &self,
         most: usize,
@@ -143,19 +157,29 @@ impl Cursor {
     ) {
         let first = self.position();
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let end = self.core.tail.confirmed().min(first.saturating_add(most)).max(first);
-        // Relaxed: the reader's alone; whoever reads next comes after this one.
-        self.core.next.store(end, Ordering::Relaxed);
-        buffer.clear();
-        let read = self.ledger.collect(first, end, &mut buffer).map(|()| buffer);
-        let completion = refusable(
-            (read, done),
-            |(read, done)| done(read),
-            |(_, done), reason| done(Err(ReadError::Rejected(reason))),
-        );
-        if let Err(rejected) = self.ledger.completer.complete(completion) {
-            contained(|| rejected.value.refused(rejected.reason));
-        }
+        let confirmed = self.core.tail.confirmed();
+        let end = confirmed.min(first.saturating_add(most)).max(first);
+        let count = u32::try_from(end - first).unwrap_or(u32::MAX);
+        contained(|| buffer.clear());
+        let (ledger, core) = (Arc::clone(&self.ledger), Arc::clone(&self.core));
+        let request =
+            ReadRequest { ledger: ledger.id, first, count, last_confirmed: (ledger.id, confirmed - 1) };
+        let spare = std::mem::take(&mut *core.spare.lock());
+        self.ledger.entries.read(request, spare, move |result| {
+            let result = match result {
+                Ok(mut read) => {
+                    // Relaxed: the reader's alone; whoever reads next comes after this one.
+                    core.next.store(first + i64::try_from(read.len()).unwrap_or(0), Ordering::Relaxed);
+                    core.active.lock().advance_to((ledger.id, core.next.load(Ordering::Relaxed)));
+                    ledger.entries.mark_read(&read);
+                    buffer.extend(read.drain(..).map(Entry::from));
+                    *core.spare.lock() = read;
+                    Ok(buffer)
+                }
+                Err(error) => Err(error.into()),
+            };
+            ledger.complete(result, done);
+        });
     }
 
     /// Whether there is more to read; if not, the listener is called once when there is.
@@ -172,6 +196,7 @@ impl Cursor {
     pub fn seek(&self, entry: i64) {
         // Relaxed: as in `read`.
         self.core.next.store(entry, Ordering::Relaxed);
+        self.core.active.lock().advance_to((self.ledger.id, entry));
     }
 
     /// How many confirmed entries are not read yet.
@@ -219,58 +244,6 @@ impl Cursor {
             self.ledger.trim();
         }
         changed
-    }
-}
-
-impl Core {
-    /// Collects the entries of a range, from the cache and what is missing there from storage.
-    fn collect(&self, first: i64, end: i64, into: &mut Vec<Entry>) -> Result<(), ReadError> {
-        let wanted = usize::try_from(end - first).unwrap_or(0);
-        into.reserve(wanted);
-        if let Some(cache) = &self.cache {
-            cache.for_each_in_range((self.id, first)..(self.id, end), |(ledger, entry), payload| {
-                into.push(Entry { position: Position { ledger, entry }, payload: payload.clone() });
-            });
-        }
-        let cached = into.len();
-        // Relaxed, both: statistics.
-        self.cached_reads.fetch_add(cached as u64, Ordering::Relaxed);
-        if cached < wanted {
-            self.stored_reads.fetch_add((wanted - cached) as u64, Ordering::Relaxed);
-            *into = self.fill_gaps(first, end, std::mem::take(into))?;
-        }
-        Ok(())
-    }
-
-    /// Reads what lies between these entries of a range from storage.
-    #[cold]
-    fn fill_gaps(&self, first: i64, end: i64, cached: Vec<Entry>) -> Result<Vec<Entry>, ReadError> {
-        let mut all = Vec::with_capacity(usize::try_from(end - first).unwrap_or(0));
-        let mut payloads = Vec::new();
-        let mut next = first;
-        let mut gap_to = |all: &mut Vec<Entry>, next: i64, to: i64| -> Result<(), ReadError> {
-            let count = usize::try_from(to - next).unwrap_or(0);
-            if count > 0 {
-                let at = Position { ledger: self.id, entry: next };
-                self.ask(|storage| storage.read(at, count, &mut payloads)).map_err(ReadError::Storage)?;
-                if let Some(missing) = (next..to).nth(payloads.len()) {
-                    let missing = Position { ledger: self.id, entry: missing };
-                    return Err(ReadError::Storage(StorageError::Missing(missing)));
-                }
-            }
-            let positions = (next..to).map(|entry| Position { ledger: self.id, entry });
-            all.extend(
-                positions.zip(payloads.drain(..)).map(|(position, payload)| Entry { position, payload }),
-            );
-            Ok(())
-        };
-        for entry in cached {
-            gap_to(&mut all, next, entry.position.entry)?;
-            next = entry.position.entry + 1;
-            all.push(entry);
-        }
-        gap_to(&mut all, next, end)?;
-        Ok(all)
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use folio_cache::PermitError;
+use folio_cache::pending::StorageFailure;
 use folio_sync::RejectReason;
 
+use crate::position::Position;
 use crate::storage::StorageError;
 
 /// Why an entry was not appended.
@@ -34,16 +37,37 @@ impl std::error::Error for AppendError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// An entry is neither in the cache nor in storage. The cursor has moved on: seek back to read the entries again.
+    /// Storage could not read. The cursor has not moved.
     Storage(StorageError),
+    /// Too many bytes are being read. The cursor has not moved: read again later.
+    Busy(PermitError),
     /// The result could not be handed over. The cursor has moved on: seek back to read the entries again.
     Rejected(RejectReason),
+}
+
+impl From<folio_cache::ReadError> for ReadError {
+    fn from(error: folio_cache::ReadError) -> Self {
+        Self::Storage(match error {
+            folio_cache::ReadError::TooManyReads(error) => return Self::Busy(error),
+            folio_cache::ReadError::Missing((ledger, entry)) => {
+                StorageError::Missing(Position { ledger, entry })
+            }
+            folio_cache::ReadError::Storage(StorageFailure::Failed(error)) => {
+                match error.downcast_ref::<StorageError>() {
+                    Some(error) => error.clone(),
+                    None => StorageError::Failed(error.to_string()),
+                }
+            }
+            other => StorageError::Failed(other.to_string()),
+        })
+    }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Storage(error) => write!(f, "entries could not be read: {error}"),
+            Self::Busy(error) => write!(f, "entries could not be read: {error}"),
             Self::Rejected(reason) => write!(f, "the entries could not be handed over: {reason}"),
         }
     }

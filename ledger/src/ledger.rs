@@ -3,25 +3,21 @@
 use std::fmt;
 
 use bytes::Bytes;
-use folio_cache::{EvictionQueue, RangeCache};
-use folio_completer::{InlineCompleter, Policy};
-use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use folio_cache::{ActiveCursors, CacheManager, EntryCache, EntryCacheOptions};
+use folio_completer::{Completion, InlineCompleter, Policy, refusable};
+use folio_sync::atomic::{AtomicI64, Ordering};
 use folio_sync::time::Clock;
-use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn, step, unwind};
+use folio_sync::{Arc, Executor, Mutex, SerialExecutor, arc_dyn, step};
 
 use crate::adds::{Adds, Handover};
 use crate::append::{Add, AppendSink, Refuse, contained, tell};
 use crate::cursor::{Cursor, CursorCore, Listener};
-use crate::position::Position;
+use crate::error::ReadError;
+use crate::position::{Entry, Position};
 use crate::settle::Desk;
-use crate::storage::{LogStorage, StorageError};
+use crate::storage::{LogStorage, Reads};
 
-/// Settings of a ledger; what it was opened with never changes.
-///
-/// Times are by the clock that [`Ledger::open`] is given: its exact one, [`Clock::now`]. The coarse one is not used, so that nobody needs to keep it up.
-/// It is read once a batch of appends, for the age of what is cached and for [`AppendSink::appended`]; once for each append that is refused; and when
-/// the cache is looked through for what is too old, or too much: every 4,096 appends, every 1,024 entries that a cursor deletes, as a cursor is
-/// dropped, and in [`Ledger::evict`]. So an idle ledger evicts nothing by itself.
+/// Settings of a ledger; what it was opened with never changes. What is cached, and for how long, is the [`CacheManager`]'s business.
 pub struct LedgerOptions {
     /// The ledger's number; 0 by default.
     pub id: i64,
@@ -33,12 +29,6 @@ pub struct LedgerOptions {
     pub handover: Handover,
     /// How many appends may be queued for the worker before they are rejected; 1,000,000 by default, at most 268,435,455, and not 0.
     pub max_queued: usize,
-    /// What evicts the cache's entries; without one nothing is cached, and every read goes to storage.
-    pub eviction: Option<EvictionQueue<Bytes>>,
-    /// The age at which cached entries are evicted, when the cache is looked through; one second by default. Not 0 where there is a cache.
-    pub cache_ttl: std::time::Duration,
-    /// The weight in bytes that the cache is brought down to when it is above it; 256 MiB by default. Not 0 where there is a cache.
-    pub cache_budget: u64,
 }
 
 impl Default for LedgerOptions {
@@ -49,9 +39,6 @@ impl Default for LedgerOptions {
             overflow: None,
             handover: Handover::Batched(1_024),
             max_queued: 1_000_000,
-            eviction: Some(EvictionQueue::default()),
-            cache_ttl: std::time::Duration::from_secs(1),
-            cache_budget: 256 << 20,
         }
     }
 }
@@ -63,7 +50,6 @@ impl fmt::Debug for LedgerOptions {
             .field("completion", &self.completion)
             .field("handover", &self.handover)
             .field("max_queued", &self.max_queued)
-            .field("caches", &self.eviction.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -76,10 +62,6 @@ pub enum ConfigError {
     BatchItems,
     /// A bound on queued appends of 0, or above the most that there can be.
     MaxQueued(usize),
-    /// A cache in which everything is too old at once: open the ledger without `eviction` if nothing is to be cached.
-    CacheTtl,
-    /// A cache that may hold nothing: as above.
-    CacheBudget,
 }
 
 impl fmt::Display for ConfigError {
@@ -89,10 +71,6 @@ impl fmt::Display for ConfigError {
             Self::MaxQueued(given) => {
                 write!(f, "at least 1 and at most 268435455 appends can be queued, not {given}")
             }
-            Self::CacheTtl => {
-                f.write_str("a cache keeps entries for some time: without eviction there is none")
-            }
-            Self::CacheBudget => f.write_str("a cache holds some bytes: without eviction there is none"),
         }
     }
 }
@@ -104,42 +82,26 @@ impl LedgerOptions {
         if self.handover == Handover::Batched(0) {
             return Err(ConfigError::BatchItems);
         }
-        if self.eviction.is_some() && self.cache_ttl.is_zero() {
-            return Err(ConfigError::CacheTtl);
-        }
-        if self.eviction.is_some() && self.cache_budget == 0 {
-            return Err(ConfigError::CacheBudget);
-        }
         Ok(())
     }
-}
-
-/// How reads of a ledger were answered, in entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadCounts {
-    /// From the cache.
-    pub cached: u64,
-    /// From storage.
-    pub stored: u64,
 }
 
 /// What the worker, the cursors and the handles share.
 pub(crate) struct Core {
     pub(crate) id: i64,
     pub(crate) storage: Arc<dyn LogStorage>,
-    pub(crate) cache: Option<RangeCache<Bytes>>,
-    eviction: Option<EvictionQueue<Bytes>>,
-    ttl: std::time::Duration,
-    budget: u64,
+    /// It lives as long as the ledger does.
+    _cache: CacheManager<Bytes>,
+    pub(crate) entries: EntryCache<Bytes>,
+    /// Where the cursors are.
+    pub(crate) active: ActiveCursors,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) worker: Arc<dyn SerialExecutor>,
-    pub(crate) completer: InlineCompleter,
+    completer: InlineCompleter,
     /// How many entries are confirmed: the number of the first that is not.
     pub(crate) confirmed: AtomicI64,
     /// Locked for a look only.
     cursors: Mutex<Cursors>,
-    pub(crate) cached_reads: AtomicU64,
-    pub(crate) stored_reads: AtomicU64,
 }
 
 /// Who reads a ledger, and what is there to read.
@@ -178,7 +140,7 @@ impl Core {
         tell(waiting.into_iter(), |cursor| cursor.tell());
     }
 
-    /// Drops what no cursor needs any more, from the cache and from storage; and what is too old, or too much, from the cache.
+    /// Drops what no cursor needs any more, from the cache and from storage.
     pub(crate) fn trim(&self) {
         let mut cursors = self.cursors.lock();
         let slowest = cursors.open.iter().map(|cursor| cursor.first_left()).min();
@@ -189,32 +151,23 @@ impl Core {
         cursors.trimmed = cursors.trimmed.max(end);
         let before = Position { ledger: self.id, entry: cursors.trimmed };
         drop(cursors);
-        if let Some(cache) = &self.cache {
-            cache.remove_range((self.id, 0)..(self.id, before.entry));
-        }
+        self.entries.range_cache().remove_range((self.id, 0)..(self.id, before.entry));
         contained(|| self.storage.trim(before));
-        self.evict();
     }
 
-    /// Asks storage; its panic is a failure.
-    pub(crate) fn ask<R>(
+    /// Hands the result of a read to who asked for it.
+    pub(crate) fn complete(
         &self,
-        ask: impl FnOnce(&dyn LogStorage) -> Result<R, StorageError>,
-    ) -> Result<R, StorageError> {
-        unwind::catch(|| ask(&*self.storage)).unwrap_or_else(|payload| {
-            let why = format!("it panicked: {}", unwind::message(&*payload));
-            unwind::discard(payload);
-            Err(StorageError::Failed(why))
-        })
-    }
-
-    /// Evicts by age and by weight; another one may do it at the same time, and then does it all.
-    pub(crate) fn evict(&self) {
-        let Some(queue) = &self.eviction else { return };
-        let now = self.clock.now();
-        let _another_one_evicts = queue.evict_before(now - self.ttl, now);
-        if let Some(excess) = queue.charged_weight().checked_sub(self.budget).filter(|excess| *excess > 0) {
-            let _another_one_evicts = queue.evict_weight(excess + self.budget / 10, now);
+        result: Result<Vec<Entry>, ReadError>,
+        done: impl FnOnce(Result<Vec<Entry>, ReadError>) + Send + 'static,
+    ) {
+        let completion = refusable(
+            (result, done),
+            |(result, done)| done(result),
+            |(_, done), reason| done(Err(ReadError::Rejected(reason))),
+        );
+        if let Err(rejected) = self.completer.complete(completion) {
+            contained(|| rejected.value.refused(rejected.reason));
         }
     }
 }
@@ -233,12 +186,15 @@ impl Core {
 ///
 /// ```
 /// use bytes::Bytes;
+/// use folio_cache::{CacheManager, CacheOptions};
 /// use folio_ledger::{Callbacks, Ledger, LedgerOptions, MemoryStorage, Wait};
-/// use folio_sync::test_util::{ManualClock, ManualExecutor};
+/// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 ///
-/// let worker = ManualExecutor::new();
+/// let (worker, clock) = (ManualExecutor::new(), ManualClock::new());
+/// let timers = ManualTimers::new(&clock);
+/// let cache = CacheManager::new(CacheOptions::default(), worker.clone(), timers, clock)?;
 /// let options = LedgerOptions::default();
-/// let ledger = Ledger::open(options, MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
+/// let ledger = Ledger::open(options, MemoryStorage::new(), &cache, worker.clone(), Callbacks)?;
 /// let cursor = ledger.cursor(0, || ());
 /// let (tell, told) = std::sync::mpsc::channel();
 /// ledger.append(Bytes::from_static(b"entry"), move |result, _| tell.send(result).unwrap());
@@ -261,15 +217,15 @@ pub struct Ledger<T: Send + 'static> {
 impl<T: Send + 'static> Ledger<T> {
     /// Opens an empty ledger, whose appends run on `worker`; `sink` hears what becomes of them.
     ///
-    /// What `clock` is asked for, [`LedgerOptions`] say.
+    /// Its entries are cached within the manager's budgets, and times are by the manager's clock.
     ///
     /// # Errors
     /// [`ConfigError`] when one of the settings cannot be.
     pub fn open(
         options: LedgerOptions,
         storage: impl LogStorage,
+        cache: &CacheManager<Bytes>,
         worker: impl SerialExecutor + Clone + 'static,
-        clock: impl Clock + 'static,
         sink: impl AppendSink<T>,
     ) -> Result<Self, ConfigError> {
         options.check()?;
@@ -278,21 +234,21 @@ impl<T: Send + 'static> Ledger<T> {
             Some(overflow) => completer.overflow(overflow),
             None => completer.overflow(worker.clone()),
         };
-        let clock: Arc<dyn Clock> = arc_dyn!(clock => dyn Clock);
+        let clock = Arc::clone(cache.clock());
+        let storage = arc_dyn!(storage => dyn LogStorage);
+        let active = ActiveCursors::new(cache.options().ttl * 2, Arc::clone(&clock));
+        let reads = Reads(Arc::clone(&storage));
         let core = Arc::new(Core {
             id: options.id,
-            storage: arc_dyn!(storage => dyn LogStorage),
-            cache: options.eviction.as_ref().map(RangeCache::new),
-            eviction: options.eviction,
-            ttl: options.cache_ttl,
-            budget: options.cache_budget,
+            entries: EntryCache::new(cache, reads, active.clone(), EntryCacheOptions::default()),
+            _cache: cache.clone(),
+            storage,
+            active,
             clock: Arc::clone(&clock),
             worker: arc_dyn!(worker.clone() => dyn SerialExecutor),
             completer: completer.build(),
             confirmed: AtomicI64::new(0),
             cursors: Mutex::default(),
-            cached_reads: AtomicU64::new(0),
-            stored_reads: AtomicU64::new(0),
         });
         let refuse = Refuse { sink: arc_dyn!(sink => dyn AppendSink<T>), clock };
         let desk = Desk::new(Arc::clone(&core), Arc::clone(&refuse.sink), worker.clone(), options.max_queued);
@@ -308,33 +264,8 @@ impl<T: Send + 'static> Ledger<T> {
     /// Calls `done` when everything that was appended before is confirmed, or failed, and its sinks were told.
     ///
     /// Here and now if that is so already, otherwise on the ledger's worker or whoever shuts it. It must not block; its panic ends there.
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use folio_ledger::{Callbacks, Ledger, LedgerOptions, MemoryStorage};
-    /// use folio_sync::test_util::{ManualClock, ManualExecutor};
-    ///
-    /// let worker = ManualExecutor::new();
-    /// let ledger =
-    ///     Ledger::open(LedgerOptions::default(), MemoryStorage::new(), worker.clone(), ManualClock::new(), Callbacks)?;
-    /// (0..3).for_each(|_| ledger.append(Bytes::from_static(b"entry"), |_, _| ()));
-    /// let (tell, told) = std::sync::mpsc::channel();
-    /// ledger.flush(move || tell.send(()).unwrap());
-    /// assert!(told.try_recv().is_err());
-    /// worker.run_all();
-    /// told.recv()?;
-    /// assert_eq!(ledger.confirmed(), 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn flush(&self, done: impl FnOnce() + Send + 'static) {
         self.adds.flush(self.desk.clone(), done);
-    }
-
-    /// Evicts from the cache what is too old by now, and what is above its budget.
-    ///
-    /// Appending and deleting do so now and then. Called from a timer, it frees the memory of a ledger that is idle, too.
-    pub fn evict(&self) {
-        self.core.evict();
     }
 
     /// Opens a cursor that reads from this entry on; `more` is called when entries come that it [waits](Cursor::wait) for.
@@ -356,7 +287,9 @@ impl<T: Send + 'static> Ledger<T> {
         let mut cursors = self.core.cursors.lock();
         // Acquire: as whoever reads up to here. The worker raises this and then looks at the cursors: it comes before, or meets this one.
         let confirmed = self.core.confirmed.load(Ordering::Acquire);
-        let cursor = Arc::new(CursorCore::new(first(confirmed).max(cursors.trimmed), confirmed, more));
+        let first = first(confirmed).max(cursors.trimmed);
+        let active = self.core.active.add((self.core.id, first));
+        let cursor = Arc::new(CursorCore::new(first, confirmed, more, active));
         if cursors.ended {
             let _nobody_waits_yet = cursor.tail.close();
         }
@@ -400,18 +333,9 @@ impl<T: Send + 'static> Ledger<T> {
         self.adds.queued()
     }
 
-    /// How reads were answered so far.
-    pub fn read_counts(&self) -> ReadCounts {
-        // Relaxed: statistics.
-        ReadCounts {
-            cached: self.core.cached_reads.load(Ordering::Relaxed),
-            stored: self.core.stored_reads.load(Ordering::Relaxed),
-        }
-    }
-
-    /// The cache, if there is one.
-    pub fn cache(&self) -> Option<&RangeCache<Bytes>> {
-        self.core.cache.as_ref()
+    /// The cache in front of storage.
+    pub fn cache(&self) -> &EntryCache<Bytes> {
+        &self.core.entries
     }
 }
 

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the model")]
 
 use bytes::Bytes;
+use folio_cache::{CacheManager, CacheOptions};
 use folio_executor::Handler;
 use folio_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use folio_sync::test_util::{ManualClock, ManualExecutor, Model, Tracked, model};
+use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers, Model, Tracked, model};
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex, thread};
 
@@ -28,13 +29,10 @@ impl LogStorage for Numbers {
         done.tell(Ok(()));
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
         // Relaxed: what it says is to be ordered by the ledger.
-        if first.entry < self.trimmed.load(Ordering::Relaxed) {
-            return Err(StorageError::Missing(first));
-        }
-        into.resize(count, Bytes::new());
-        Ok(())
+        let is_there = first.entry >= self.trimmed.load(Ordering::Relaxed);
+        done.tell(if is_there { Ok(vec![Bytes::new(); count]) } else { Err(StorageError::Missing(first)) });
     }
 
     fn trim(&self, before: Position) {
@@ -53,11 +51,18 @@ impl AppendSink<Tracked<()>> for Deaf {
     }
 }
 
+/// Caches nothing.
+fn uncached() -> CacheManager<Bytes> {
+    let (clock, mut options) = (ManualClock::new(), CacheOptions::default());
+    options.budget = 0;
+    CacheManager::new(options, ManualExecutor::new(), ManualTimers::new(&clock), clock).unwrap()
+}
+
 /// A ledger without a cache, whose worker is whoever has its appender.
 fn ledger() -> (Ledger<Tracked<()>>, Appender<Tracked<()>>) {
-    let options = LedgerOptions { eviction: None, ..LedgerOptions::default() };
+    let options = LedgerOptions::default();
     let storage = Numbers { trimmed: Arc::new(AtomicI64::new(0)) };
-    let ledger = Ledger::open(options, storage, ManualExecutor::new(), ManualClock::new(), Deaf).unwrap();
+    let ledger = Ledger::open(options, storage, &uncached(), ManualExecutor::new(), Deaf).unwrap();
     let appender = ledger.appender();
     (ledger, appender)
 }
@@ -131,8 +136,8 @@ impl LogStorage for Late {
         self.0.lock().push(done);
     }
 
-    fn read(&self, first: Position, _count: usize, _into: &mut Vec<Bytes>) -> Result<(), StorageError> {
-        Err(StorageError::Missing(first))
+    fn read(&self, first: Position, _count: usize, done: Done<Vec<Bytes>, StorageError>) {
+        done.tell(Err(StorageError::Missing(first)));
     }
 
     fn trim(&self, _before: Position) {}
@@ -160,10 +165,9 @@ impl AppendSink<Tracked<()>> for Notes {
 fn answer_racing_append() {
     model("answer racing append", || {
         let (storage, worker, notes) = (Late::default(), ManualExecutor::new(), Arc::new(Mutex::default()));
-        let options = LedgerOptions { eviction: None, ..LedgerOptions::default() };
+        let options = LedgerOptions::default();
         let sink = Notes(Arc::clone(&notes));
-        let ledger =
-            Ledger::open(options, storage.clone(), worker.clone(), ManualClock::new(), sink).unwrap();
+        let ledger = Ledger::open(options, storage.clone(), &uncached(), worker.clone(), sink).unwrap();
         let mut appender = ledger.appender();
         append(&mut appender);
         let appends = thread::spawn(move || append(&mut appender));

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+use folio_cache::{InFlight, ReadEntry};
+
 /// Where an entry is: its ledger, and its number there, from 0 on. Ordered by both.
 ///
 /// ```
@@ -34,10 +37,36 @@ impl fmt::Display for Position {
 }
 
 /// An entry as readers get it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// The entries of one read are counted as in flight until the last of them is dropped: what is kept for long, take the payload of.
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// Where it is.
     pub position: Position,
     /// What was appended, shared and not copied.
-    pub payload: bytes::Bytes,
+    pub payload: Bytes,
+    _in_flight: InFlight,
 }
+
+impl Entry {
+    /// An entry that is not counted as in flight; for tests, and for consumers of one's own.
+    pub fn new(position: Position, payload: Bytes) -> Self {
+        Self { position, payload, _in_flight: InFlight::default() }
+    }
+}
+
+impl From<ReadEntry<Bytes>> for Entry {
+    #[inline]
+    fn from(read: ReadEntry<Bytes>) -> Self {
+        let ((ledger, entry), payload, in_flight) = read.into_parts();
+        Self { position: Position { ledger, entry }, payload, _in_flight: in_flight }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.position, &self.payload) == (other.position, &other.payload)
+    }
+}
+
+impl Eq for Entry {}

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use folio_cache::Inserter;
+use folio_cache::EntryInserter;
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex, SerialExecutor, step};
 use folio_turn::{Demand, Next, Ownership, Panicked, Recovery, Stranded, Turn, Work};
@@ -41,9 +41,6 @@ const MOST: (usize, usize) = (4_096, 1 << 20);
 
 /// How many batches the worker settles before it lets others in.
 const BUDGET: u32 = 64;
-
-/// How many entries it takes to look for what is too old in the cache, or too much.
-const EVICT_EVERY: i64 = 4096;
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -133,7 +130,7 @@ impl<T: Send + 'static> Desk<T> {
     ) -> Self {
         let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0 };
         let line = Arc::new(Mutex::new(line));
-        let inserter = core.cache.as_ref().map(folio_cache::RangeCache::inserter);
+        let inserter = core.entries.inserter();
         let settler = Settler {
             core,
             sink,
@@ -143,7 +140,6 @@ impl<T: Send + 'static> Desk<T> {
             confirmed: 0,
             failed: None,
             waiting: Vec::new(),
-            evict_at: EVICT_EVERY,
         };
         Self { line, turn: Turn::builder(settler).budget(BUDGET).yield_to_serial(worker), most_gathering }
     }
@@ -207,8 +203,8 @@ impl<T> Line<T> {
         }
     }
 
-    /// The batch to send next, with its number; a copy of the payloads stays if they are to be cached.
-    fn next_to_send(&mut self, caches: bool) -> Option<(u64, Vec<Bytes>)> {
+    /// The batch to send next, with its number; its payloads stay, to be cached.
+    fn next_to_send(&mut self) -> Option<(u64, Vec<Bytes>)> {
         if self.sent >= MOST_SENT || self.gathering == 0 {
             return None;
         }
@@ -217,9 +213,7 @@ impl<T> Line<T> {
                 *state = State::Sent;
                 self.sent += 1;
                 self.gathering -= batch.len();
-                let payloads =
-                    if caches { batch.payloads.clone() } else { std::mem::take(&mut batch.payloads) };
-                return Some((number, payloads));
+                return Some((number, batch.payloads.clone()));
             }
         }
         None
@@ -240,7 +234,7 @@ pub(crate) struct Settler<T> {
     core: Arc<Core>,
     sink: Arc<dyn AppendSink<T>>,
     line: Arc<Mutex<Line<T>>>,
-    inserter: Option<Inserter<Bytes>>,
+    inserter: EntryInserter<Bytes>,
     /// The number of the first entry that is not sent.
     sent: i64,
     /// The number of the first entry that is not confirmed.
@@ -248,8 +242,6 @@ pub(crate) struct Settler<T> {
     failed: Option<StorageError>,
     /// Cursors to tell; empty between steps.
     waiting: Vec<Arc<CursorCore>>,
-    /// Evicts again when so many entries are confirmed.
-    evict_at: i64,
 }
 
 impl<T: Send + 'static> Settler<T> {
@@ -274,13 +266,17 @@ impl<T: Send + 'static> Settler<T> {
         step!("ledger.append", contained(|| self.core.storage.append(first, payloads, done)));
     }
 
-    /// Puts a batch into the cache.
+    /// Puts a batch into the cache, if somebody will read it.
     fn cache(&mut self, first: i64, payloads: Vec<Bytes>, now: Instant) {
-        let Some(inserter) = &mut self.inserter else { return };
+        let active = &self.core.active;
+        if !active.worth_caching(now) {
+            return;
+        }
+        let (ledger, expected) = (self.core.id, active.len());
         let entries = (first..).zip(payloads);
-        let entries = entries.map(|(entry, payload)| ((self.core.id, entry), payload, 0));
+        let entries = entries.map(|(entry, payload)| ((ledger, entry), payload, expected));
         // What was not taken over is read from storage.
-        drop(inserter.insert_batch(entries, now));
+        self.inserter.insert_batch(entries, now);
     }
 
     /// Confirms a batch and tells everybody.
@@ -306,10 +302,6 @@ impl<T: Send + 'static> Settler<T> {
             self.sink.appended(token, result, now);
         });
         tell(self.waiting.drain(..), |cursor| cursor.tell());
-        if self.confirmed >= self.evict_at {
-            self.evict_at = self.confirmed + EVICT_EVERY;
-            self.core.evict();
-        }
     }
 }
 
@@ -323,7 +315,7 @@ impl<T: Send + 'static> Work for Settler<T> {
         let mut line = self.line.lock();
         // What is answered comes first: after a failure nothing more is sent.
         let taken = line.take();
-        let to_send = if taken.is_none() { line.next_to_send(self.inserter.is_some()) } else { None };
+        let to_send = if taken.is_none() { line.next_to_send() } else { None };
         drop(line);
         match (taken, to_send) {
             (Some(Item::Batch(batch, State::Answered(answer))), _) => self.settle(batch, answer),

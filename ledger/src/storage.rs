@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
-use folio_sync::Mutex;
+use folio_cache::pending::{ReadDone, ReadStorage, StorageFailure, Stored};
+use folio_sync::{Arc, Mutex};
 
 use crate::done::{Done, Unanswered};
 use crate::position::Position;
@@ -19,11 +20,10 @@ pub trait LogStorage: Send + Sync + 'static {
     /// that; once one is told to have failed, nothing more comes, and what was appended meanwhile counts as failed, too.
     fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>);
 
-    /// Pushes the payloads of as many entries from a position on as are wanted.
+    /// Reads the payloads of the entries from a position on, at most so many, at least one.
     ///
-    /// # Errors
-    /// When one of them cannot be had.
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError>;
+    /// `done` is told here, or later and on any thread. There may be fewer, for whatever reason.
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>);
 
     /// Nobody reads what is before this position any more.
     fn trim(&self, before: Position);
@@ -60,6 +60,22 @@ impl fmt::Display for StorageError {
 }
 
 impl std::error::Error for StorageError {}
+
+/// Reads for the cache.
+pub(crate) struct Reads(pub(crate) Arc<dyn LogStorage>);
+
+impl ReadStorage<Bytes> for Reads {
+    fn read(&self, ledger: i64, first: i64, count: u32, done: ReadDone<Bytes>) {
+        let answered = Done::new(move |answer: Result<Vec<Bytes>, StorageError>| {
+            done.answer(answer.map(Stored::new).map_err(StorageFailure::failed));
+        });
+        self.0.read(
+            Position { ledger, entry: first },
+            usize::try_from(count).unwrap_or(usize::MAX),
+            answered,
+        );
+    }
+}
 
 /// Entries of a segment: as many are freed together.
 const SEGMENT: usize = 4096;
@@ -135,15 +151,12 @@ impl LogStorage for MemoryStorage {
         done.tell(Ok(()));
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
         let segments = self.segments.lock();
-        let mut position = first;
-        for _ in 0..count {
-            let payload = segments.get(position.entry).ok_or(StorageError::Missing(position))?;
-            into.push(payload.clone());
-            position = position.next();
-        }
-        Ok(())
+        let there = (first.entry..).map_while(|entry| segments.get(entry)).take(count);
+        let payloads: Vec<_> = there.cloned().collect();
+        drop(segments);
+        done.tell(if payloads.is_empty() { Err(StorageError::Missing(first)) } else { Ok(payloads) });
     }
 
     fn trim(&self, before: Position) {
@@ -179,19 +192,23 @@ mod tests {
         told.try_recv().unwrap()
     }
 
+    fn read(storage: &MemoryStorage, first: Position, count: usize) -> Result<Vec<Bytes>, StorageError> {
+        let (tell, told) = mpsc::channel();
+        storage.read(first, count, Done::new(move |answer| tell.send(answer).unwrap()));
+        told.try_recv().unwrap()
+    }
+
     #[test]
     fn what_was_appended_is_read_across_segments_until_it_is_trimmed() {
         let storage = MemoryStorage::new();
         let entries: Vec<_> = (0..SEGMENT * 2 + 5).map(|n| Bytes::from(n.to_string())).collect();
         assert_eq!(append(&storage, at(0), &entries[..7]), Ok(()));
         assert_eq!(append(&storage, at(7), &entries[7..]), Ok(()));
-        let mut read = Vec::new();
-        storage.read(at(4_090), 10, &mut read).unwrap();
-        assert_eq!(read, entries[4_090..4_100]);
+        assert_eq!(read(&storage, at(4_090), 10), Ok(entries[4_090..4_100].to_vec()));
         storage.trim(at(5_000));
         assert_eq!(storage.len(), SEGMENT + 5);
-        assert_eq!(storage.read(at(4_000), 1, &mut read), Err(StorageError::Missing(at(4_000))));
-        assert_eq!(storage.read(at(8_196), 2, &mut read), Err(StorageError::Missing(at(8_197))));
+        assert_eq!(read(&storage, at(4_000), 1), Err(StorageError::Missing(at(4_000))));
+        assert_eq!(read(&storage, at(8_196), 2), Ok(entries[8_196..].to_vec()), "as many as there are");
         storage.trim(at(i64::MAX));
         assert_eq!(append(&storage, at(8_197), &entries[..1]), Ok(()));
         assert!(append(&storage, at(5), &entries[..1]).is_err(), "a gap is refused");

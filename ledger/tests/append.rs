@@ -22,8 +22,8 @@ use folio_sync::time::{Clock, Instant};
 use folio_sync::{Arc, Mutex, RejectReason};
 
 use support::{
-    Asked, Calls, Heard, ID, Mood, Scene, appended, at, broken, entries, failed, go_off, payload, read,
-    read_all, until,
+    Asked, Calls, Heard, ID, Mood, Scene, appended, at, broken, entries, failed, go_off, manager, payload,
+    read, read_all, until,
 };
 
 /// I40: entries have the order of their appends, without gaps, and are told in this order.
@@ -93,7 +93,7 @@ impl Looks {
     /// What can be seen of the entries now.
     fn look(&self, who: &str) {
         let ledger = self.ledger.lock().clone().unwrap();
-        let cached = (0..3).filter(|n| ledger.cache().unwrap().contains((ID, *n))).count();
+        let cached = (0..3).filter(|n| ledger.cache().range_cache().contains((ID, *n))).count();
         let cursor = self.cursor.lock();
         let cursor = cursor.as_ref().unwrap();
         cursor.seek(0);
@@ -115,8 +115,8 @@ fn a_batch_is_stored_cached_confirmed_told_and_then_wakes_cursors() {
     let looks = Looks::default();
     let (worker, storage) = (ManualExecutor::new(), support::Shelf::default());
     let options = LedgerOptions { id: ID, ..LedgerOptions::default() };
-    let ledger =
-        Ledger::open(options, storage.clone(), worker.clone(), ManualClock::new(), looks.clone()).unwrap();
+    let cache = manager(&ManualClock::new(), 1 << 20);
+    let ledger = Ledger::open(options, storage.clone(), &cache, worker.clone(), looks.clone()).unwrap();
     let ledger = Arc::new(ledger);
     *looks.ledger.lock() = Some(Arc::clone(&ledger));
     *looks.cursor.lock() = Some(ledger.cursor(0, || ()));
@@ -159,7 +159,7 @@ fn a_failure_of_storage_fences_the_ledger() {
     assert_eq!(scene.heard.take(), failed(2..8, &AppendError::Storage(broken())));
     assert_eq!(scene.storage.asked(), [Asked::Append(2, 3)], "storage is asked no more");
     assert_eq!((scene.ledger.confirmed(), calls.count()), (2, 0));
-    assert!(!scene.ledger.cache().unwrap().contains((ID, 2)), "what failed is not cached");
+    assert!(!scene.ledger.cache().range_cache().contains((ID, 2)), "what failed is not cached");
     assert_eq!(read_all(&scene.cursor(0).0), entries(0..2), "what was appended can be read");
 }
 
@@ -412,22 +412,14 @@ fn settings_that_cannot_be_are_refused() {
         let mut options = LedgerOptions::default();
         change(&mut options);
         let worker = ManualExecutor::new();
-        Ledger::open(options, MemoryStorage::new(), worker, ManualClock::new(), Heard::default()).err()
+        let cache = manager(&ManualClock::new(), 1 << 20);
+        Ledger::open(options, MemoryStorage::new(), &cache, worker, Heard::default()).err()
     };
     assert_eq!(open(|options| options.handover = Handover::Batched(0)), Some(ConfigError::BatchItems));
     assert_eq!(open(|options| options.max_queued = 0), Some(ConfigError::MaxQueued(0)));
     assert_eq!(open(|options| options.max_queued = 268_435_456), Some(ConfigError::MaxQueued(268_435_456)));
     assert_eq!(open(|options| options.max_queued = 268_435_455), None);
-    assert_eq!(open(|options| options.cache_ttl = Duration::ZERO), Some(ConfigError::CacheTtl));
-    assert_eq!(open(|options| options.cache_budget = 0), Some(ConfigError::CacheBudget));
-    let uncached = |options: &mut LedgerOptions| {
-        options.eviction = None;
-        (options.cache_ttl, options.cache_budget) = (Duration::ZERO, 0);
-    };
-    assert_eq!(open(uncached), None, "what nothing is cached by is not looked at");
-    for error in
-        [ConfigError::BatchItems, ConfigError::MaxQueued(0), ConfigError::CacheTtl, ConfigError::CacheBudget]
-    {
+    for error in [ConfigError::BatchItems, ConfigError::MaxQueued(0)] {
         assert!(!error.to_string().is_empty());
     }
 }
@@ -478,21 +470,11 @@ fn a_flush_is_told_after_what_was_appended_before() {
 /// Times are exact: nobody needs to keep the coarse time up.
 #[test]
 fn times_are_exact_though_the_coarse_time_stands_still() {
-    let scene = Scene::new();
-    scene.clock.hold_coarse();
-    scene.fill(0..10);
-    scene.clock.advance(Duration::from_secs(2));
-    scene.ledger.evict();
-    assert!(scene.ledger.cache().unwrap().is_empty(), "an idle ledger evicts by age when it is told to");
-    scene.fill(10..20);
-    scene.ledger.evict();
-    assert_eq!(scene.ledger.cache().unwrap().len(), 10, "what was cached just now is not too old");
-
     let (worker, clock) = (ManualExecutor::new(), ManualClock::new());
     clock.hold_coarse();
     let options = LedgerOptions { max_queued: 1, ..LedgerOptions::default() };
     let ledger =
-        Ledger::open(options, MemoryStorage::new(), worker.clone(), clock.clone(), Callbacks).unwrap();
+        Ledger::open(options, MemoryStorage::new(), &manager(&clock, 0), worker.clone(), Callbacks).unwrap();
     clock.advance(Duration::from_secs(1));
     let times = Arc::new(Mutex::new(Vec::new()));
     for _ in 0..2 {
@@ -511,8 +493,8 @@ fn callbacks_are_told_the_position_and_the_time() {
     let ledger = Ledger::open(
         LedgerOptions::default(),
         MemoryStorage::new(),
+        &manager(&clock, 0),
         worker.clone(),
-        clock.clone(),
         Callbacks,
     )
     .unwrap();
@@ -534,8 +516,8 @@ fn appends_of_many_threads_are_each_told_once_and_keep_each_threads_order() {
     let ledger = Ledger::open(
         LedgerOptions { id: ID, handover: Handover::Batched(64), ..LedgerOptions::default() },
         MemoryStorage::new(),
+        &manager(&ManualClock::new(), 1 << 30),
         pool.workers()[0].clone(),
-        ManualClock::new(),
         heard.clone(),
     )
     .unwrap();

@@ -12,7 +12,6 @@ mod support;
 use std::ops::Range;
 use std::time::Duration;
 
-use bytes::Bytes;
 use folio_ledger::{Cursor, Handover, Position, Wait};
 use folio_sync::{Arc, Mutex};
 
@@ -211,16 +210,16 @@ fn a_cursor_is_never_behind_its_mark() {
 
 /// How many entries the cache has, and storage.
 fn kept(scene: &Scene) -> (usize, usize) {
-    (scene.ledger.cache().unwrap().len(), scene.storage.len())
+    (scene.ledger.cache().range_cache().len(), scene.storage.len())
 }
 
 /// I49: cache and storage lose a prefix of the entries, and none that some cursor has not deleted.
 #[test]
 fn only_what_the_slowest_cursor_has_deleted_is_trimmed() {
     let scene = Scene::new();
-    scene.fill(0..20_000);
     let (fast, _) = scene.cursor(0);
     let (slow, _) = scene.cursor(0);
+    scene.fill(0..20_000);
     fast.mark_delete(20_000);
     assert_eq!(kept(&scene), (20_000, 20_000));
     slow.delete(positions(1..10_000));
@@ -234,9 +233,9 @@ fn only_what_the_slowest_cursor_has_deleted_is_trimmed() {
 #[test]
 fn a_cursor_that_is_dropped_keeps_nothing() {
     let scene = Scene::new();
-    scene.fill(0..10_000);
     let (fast, _) = scene.cursor(0);
     let (slow, calls) = scene.cursor(0);
+    scene.fill(0..10_000);
     fast.mark_delete(9_000);
     assert_eq!(kept(&scene), (10_000, 10_000));
     assert_eq!(slow.wait(), Wait::More);
@@ -245,6 +244,9 @@ fn a_cursor_that_is_dropped_keeps_nothing() {
     drop(fast);
     scene.fill(10_000..10_001);
     assert_eq!(kept(&scene), (1_001, 10_001 - 8_192), "without a cursor nothing is trimmed");
+    scene.clock.advance(Duration::from_secs(3));
+    scene.fill(10_001..10_002);
+    assert_eq!(kept(&scene), (1_001, 10_002 - 8_192), "and nothing cached, after a while");
     assert_eq!(calls.count(), 0);
 }
 
@@ -287,24 +289,6 @@ fn cursors_that_open_during_trims_can_read_from_where_they_begin() {
         }
         deleting.join().unwrap();
     });
-}
-
-#[test]
-fn cached_entries_go_by_age_and_by_weight_though_nobody_deletes() {
-    let scene = Scene::new();
-    scene.fill(0..20_000);
-    let (cursor, _) = scene.cursor(0);
-    scene.clock.advance(Duration::from_secs(2));
-    scene.fill(20_000..40_000);
-    let cached = scene.ledger.cache().unwrap().len();
-    assert!(cached <= 20_000, "the older half is too old: {cached} are cached");
-    assert_eq!(read_all(&cursor), entries(0..40_000), "and comes from storage");
-
-    let scene = Scene::with(|options| options.cache_budget = 1_000_000);
-    (0..40_000).for_each(|n| scene.ledger.append(Bytes::from(vec![0; 100]), n));
-    scene.worker.run_all();
-    let weight = scene.ledger.cache().unwrap().weight();
-    assert!((500_000..1_600_000).contains(&weight), "{weight} bytes are cached");
 }
 
 /// Deletes of many threads count each entry once, and end with all deleted.
@@ -374,8 +358,8 @@ fn a_listener_may_open_and_drop_cursors() {
 #[test]
 fn storage_that_panics_as_it_trims_harms_nobody() {
     let scene = Scene::new();
-    scene.fill(0..10_000);
     let (cursor, _) = scene.cursor(0);
+    scene.fill(0..10_000);
     scene.storage.set(Mood::Panics);
     cursor.mark_delete(8_500);
     scene.storage.set(Mood::Good);

@@ -18,20 +18,21 @@ use folio_sync::test_util::{ManualClock, ManualExecutor};
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex};
 
-use support::{Bomb, Scene, entries, go_off, read_all};
+use support::{Bomb, Scene, entries, go_off, manager, read_all};
 
 type Callback = Box<dyn FnOnce(Result<Position, AppendError>, Instant) + Send>;
 
 /// A ledger whose tokens are functions.
-fn ledger(worker: &ManualExecutor, storage: impl LogStorage, options: LedgerOptions) -> Ledger<Callback> {
-    Ledger::open(options, storage, worker.clone(), ManualClock::new(), Callbacks).unwrap()
+fn ledger(worker: &ManualExecutor, storage: impl LogStorage, budget: u64) -> Ledger<Callback> {
+    let cache = manager(&ManualClock::new(), budget);
+    Ledger::open(LedgerOptions::default(), storage, &cache, worker.clone(), Callbacks).unwrap()
 }
 
 /// I42: a sink that panics is told of the others of the batch, each once.
 #[test]
 fn a_sink_that_panics_keeps_no_other_from_being_told() {
     let worker = ManualExecutor::new();
-    let ledger = ledger(&worker, MemoryStorage::new(), LedgerOptions::default());
+    let ledger = ledger(&worker, MemoryStorage::new(), 1 << 20);
     let told = Arc::new(Mutex::new(Vec::new()));
     for n in 0..6 {
         let tell = Arc::clone(&told);
@@ -99,8 +100,8 @@ impl LogStorage for Nowhere {
         done.tell(if self.0 { Ok(()) } else { Err(StorageError::Failed("planted".to_owned())) });
     }
 
-    fn read(&self, first: Position, _count: usize, _into: &mut Vec<Bytes>) -> Result<(), StorageError> {
-        Err(StorageError::Missing(first))
+    fn read(&self, first: Position, _count: usize, done: Done<Vec<Bytes>, StorageError>) {
+        done.tell(Err(StorageError::Missing(first)));
     }
 
     fn trim(&self, _before: Position) {}
@@ -123,11 +124,7 @@ impl AsRef<[u8]> for Owner {
 fn payloads_that_panic_as_they_are_dropped_mix_nobody_up() {
     for (keeps, cached) in [(true, false), (false, true)] {
         let worker = ManualExecutor::new();
-        let mut options = LedgerOptions::default();
-        if !cached {
-            options.eviction = None;
-        }
-        let ledger = ledger(&worker, Nowhere(keeps), options);
+        let ledger = ledger(&worker, Nowhere(keeps), if cached { 1 << 20 } else { 0 });
         let told = Arc::new(Mutex::new(Vec::new()));
         for n in 0..4_i64 {
             let payload = if n == 1 {

@@ -10,63 +10,67 @@
 mod support;
 
 use folio_completer::{DEFAULT_DEPTH_LIMIT, current_depth};
-use folio_ledger::{Cursor, Policy, ReadCounts, ReadError, StorageError, Wait};
+use folio_ledger::{Cursor, Policy, ReadError, StorageError, Wait};
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Arc, Executor, Job, Mutex, RejectReason, arc_dyn};
 
-use support::{Answer, Mood, Scene, at, broken, entries, go_off, read, read_all};
+use support::{Answer, Mood, Scene, broken, entries, go_off, read, read_all};
+
+/// Entries that were found in the cache, and that storage gave.
+fn counts(scene: &Scene) -> (u64, u64) {
+    let counts = scene.ledger.cache().snapshot();
+    (counts.entries_hit, counts.storage_entries)
+}
 
 #[test]
 fn cached_entries_are_read_without_asking_storage() {
     let scene = Scene::new();
-    scene.fill(0..100);
     let (cursor, _) = scene.cursor(0);
+    scene.fill(0..100);
     assert_eq!(read(&cursor, 70), Ok(entries(0..70)));
     assert_eq!(read(&cursor, 70), Ok(entries(70..100)));
     assert_eq!(read(&cursor, 70), Ok(Vec::new()), "there is no more");
     assert_eq!(scene.storage.asked(), []);
-    assert_eq!(scene.ledger.read_counts(), ReadCounts { cached: 100, stored: 0 });
+    assert_eq!(counts(&scene), (100, 0));
 }
 
 #[test]
 fn without_a_cache_each_read_asks_storage_once() {
-    let scene = Scene::with(|options| options.eviction = None);
-    assert!(scene.ledger.cache().is_none());
+    let scene = Scene::uncached();
     scene.fill(0..100);
     let (cursor, _) = scene.cursor(0);
     assert_eq!(read(&cursor, 70), Ok(entries(0..70)));
     assert_eq!(read(&cursor, 70), Ok(entries(70..100)));
     assert_eq!(scene.storage.reads(), [(0, 70), (70, 30)]);
-    assert_eq!(scene.ledger.read_counts(), ReadCounts { cached: 0, stored: 100 });
+    assert_eq!(counts(&scene), (0, 100));
 }
 
 /// I25: a read of which the cache has a part has all entries in order, and asks storage for each gap once.
 #[test]
 fn each_gap_of_the_cache_is_read_from_storage_once() {
     let scene = Scene::new();
+    let (cursor, _) = scene.cursor(0);
     scene.fill(0..200);
     for gap in [0..2, 5..6, 60..130, 199..200] {
         scene.uncache(gap);
     }
-    let (cursor, _) = scene.cursor(0);
     assert_eq!(read(&cursor, 1_000), Ok(entries(0..200)));
     assert_eq!(scene.storage.reads(), [(0, 2), (5, 1), (60, 70), (199, 1)]);
-    assert_eq!(scene.ledger.read_counts(), ReadCounts { cached: 126, stored: 74 });
+    assert_eq!(counts(&scene), (126, 74));
 }
 
-/// I27: a read that storage fails has moved the cursor; sought back, it reads the same entries.
+/// A read that storage fails leaves the cursor where it is: it reads the same entries again.
 #[test]
 fn a_read_that_storage_fails_is_told_once_and_can_be_repeated() {
     let scene = Scene::new();
+    let (cursor, _) = scene.cursor(0);
     scene.fill(0..10);
     scene.uncache(3..5);
-    let (cursor, _) = scene.cursor(0);
     assert_eq!(read(&cursor, 2), Ok(entries(0..2)));
     scene.storage.set(Mood::Fails);
     assert_eq!(read(&cursor, 4), Err(ReadError::Storage(broken())));
-    assert_eq!(cursor.position(), 6, "the cursor has moved on");
+    assert_eq!(cursor.position(), 2, "the cursor has not moved");
     scene.storage.set(Mood::Good);
-    cursor.seek(2);
     assert_eq!(read_all(&cursor), entries(2..10));
 }
 
@@ -74,29 +78,30 @@ fn a_read_that_storage_fails_is_told_once_and_can_be_repeated() {
 #[test]
 fn a_read_whose_storage_panics_is_told_once() {
     let scene = Scene::new();
+    let (cursor, _) = scene.cursor(0);
     scene.fill(0..10);
     scene.uncache(3..5);
-    let (cursor, _) = scene.cursor(0);
     scene.storage.set(Mood::Panics);
     let told = read(&cursor, 10);
-    assert!(matches!(told, Err(ReadError::Storage(StorageError::Failed(why))) if why.contains("planted")));
+    assert_eq!(told, Err(ReadError::Storage(StorageError::Unanswered)));
     scene.storage.set(Mood::Good);
-    cursor.seek(0);
     assert_eq!(read(&cursor, 10), Ok(entries(0..10)));
 }
 
-/// I35: storage that has fewer entries than it was asked for fails the read; no entry is passed over.
+/// I35: storage that has fewer entries than it was asked for makes the read shorter; no entry is passed over.
 #[test]
-fn storage_that_reads_too_little_fails_the_read() {
+fn storage_that_reads_too_little_makes_the_read_shorter() {
     let scene = Scene::new();
+    let (cursor, _) = scene.cursor(0);
     scene.fill(0..10);
     scene.uncache(3..5);
-    let (cursor, _) = scene.cursor(0);
     scene.storage.set(Mood::Short);
-    assert_eq!(read(&cursor, 10), Err(ReadError::Storage(StorageError::Missing(at(4)))));
+    let short = read(&cursor, 10).unwrap();
+    assert!(!short.is_empty() && short.len() < 10);
+    let end = i64::try_from(short.len()).unwrap();
+    assert_eq!((&short, cursor.position()), (&entries(0..end), end));
     scene.storage.set(Mood::Good);
-    cursor.seek(0);
-    assert_eq!(read(&cursor, 10), Ok(entries(0..10)));
+    assert_eq!(read_all(&cursor), entries(end..10));
 }
 
 #[test]

@@ -15,9 +15,9 @@ use std::thread;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{Handover, Ledger, LedgerOptions, MemoryStorage, Policy, Position, Wait};
 use folio_sync::Arc;
-use folio_sync::time::SystemClock;
+use folio_sync::test_util::ManualClock;
 
-use support::{Answer, Heard, ID, payload, until};
+use support::{Answer, Heard, ID, manager, payload, until};
 
 /// Reads to the end of a ledger, waiting where there is nothing; how many entries, and how often it waited.
 fn follow(ledger: &Ledger<i64>, waiting: &Arc<AtomicI64>) -> (i64, u64) {
@@ -73,8 +73,8 @@ fn readers_that_follow_a_producer_read_everything() {
         let ledger = Ledger::open(
             LedgerOptions { id: ID, completion, handover: Handover::Batched(16), ..LedgerOptions::default() },
             MemoryStorage::new(),
+            &manager(&ManualClock::new(), 1 << 30),
             pool.workers()[0].clone(),
-            SystemClock::new(),
             heard.clone(),
         )
         .unwrap();

@@ -26,6 +26,23 @@ impl<V> ReadEntry<V> {
     }
 }
 
+impl<V> ReadEntry<V> {
+    /// The position, the value, and what keeps it counted as in flight.
+    pub fn into_parts(self) -> (Position, V, InFlight) {
+        (self.position, self.value, InFlight(self.permit))
+    }
+}
+
+/// Keeps an entry counted as in flight, until it is dropped.
+#[derive(Clone, Default)]
+pub struct InFlight(#[expect(dead_code, reason = "kept, not looked at")] Option<Arc<Permit>>);
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InFlight")
+    }
+}
+
 impl<V: Clone> Clone for ReadEntry<V> {
     fn clone(&self) -> Self {
         Self { position: self.position, value: self.value.clone(), permit: self.permit.clone() }

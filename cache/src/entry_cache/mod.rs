@@ -56,7 +56,7 @@ use std::fmt;
 use folio_sync::{Arc, Executor, arc_dyn};
 
 pub use counts::EntryCacheSnapshot;
-pub use entry::ReadEntry;
+pub use entry::{InFlight, ReadEntry};
 pub use error::ReadError;
 pub use fill::{EntryInserter, ExpectedReads};
 pub use payload::{Metadata, Parsed, Payload};
@@ -119,9 +119,7 @@ pub struct ReadRequest {
 /// use folio_cache::pending::{ReadDone, ReadStorage};
 /// use folio_cache::{CacheManager, CacheOptions, EntryCache, EntryCacheOptions, ReadRequest};
 /// use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
-/// use folio_sync::time::{Clock, Instant};
-/// use folio_sync::timers::Timers;
-/// use folio_sync::{Executor, arc_dyn};
+/// use folio_sync::time::Instant;
 ///
 /// struct Disk;
 ///
@@ -133,12 +131,7 @@ pub struct ReadRequest {
 ///
 /// let clock = ManualClock::new();
 /// let timers = ManualTimers::new(&clock);
-/// let manager = CacheManager::new(
-///     CacheOptions::default(),
-///     arc_dyn!(ManualExecutor::new() => dyn Executor),
-///     arc_dyn!(timers => dyn Timers),
-///     arc_dyn!(clock => dyn Clock),
-/// )?;
+/// let manager = CacheManager::new(CacheOptions::default(), ManualExecutor::new(), timers, clock)?;
 /// let readers = |_position| 1;
 /// let cache = EntryCache::new(&manager, Disk, readers, EntryCacheOptions::default());
 /// cache.inserter().insert((1, 0), Bytes::from_static(b"appended"), 1, Instant::ORIGIN);

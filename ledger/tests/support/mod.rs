@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use folio_ledger::{
-    AppendError, AppendSink, Cursor, Done, Entry, Ledger, LedgerOptions, LogStorage, MemoryStorage, Position,
-    ReadError, StorageError, Wait,
+    AppendError, AppendSink, CacheManager, CacheOptions, Cursor, Done, Entry, Ledger, LedgerOptions,
+    LogStorage, MemoryStorage, Position, ReadError, StorageError, Wait,
 };
-use folio_sync::test_util::{ManualClock, ManualExecutor};
+use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::time::Instant as Moment;
 use folio_sync::{Arc, Mutex};
 
@@ -52,7 +52,7 @@ pub(crate) fn payload(n: i64) -> Bytes {
 
 /// Entries as readers get them.
 pub(crate) fn entries(range: Range<i64>) -> Vec<Entry> {
-    range.map(|n| Entry { position: at(n), payload: payload(n) }).collect()
+    range.map(|n| Entry::new(at(n), payload(n))).collect()
 }
 
 /// What one token was told.
@@ -201,9 +201,11 @@ impl LogStorage for Shelf {
         }
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
-        let mood = self.ask(Asked::Read(first.entry, count))?;
-        self.0.memory.read(first, count - usize::from(mood == Mood::Short), into)
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
+        match self.ask(Asked::Read(first.entry, count)) {
+            Ok(mood) => self.0.memory.read(first, count - usize::from(mood == Mood::Short), done),
+            Err(error) => done.tell(Err(error)),
+        }
     }
 
     fn trim(&self, before: Position) {
@@ -212,6 +214,14 @@ impl LogStorage for Shelf {
             self.0.memory.trim(before);
         }
     }
+}
+
+/// What caches; nobody runs its passes.
+pub(crate) fn manager(clock: &ManualClock, budget: u64) -> CacheManager<Bytes> {
+    let mut options = CacheOptions::default();
+    options.budget = budget;
+    let manager = CacheManager::new(options, ManualExecutor::new(), ManualTimers::new(clock), clock.clone());
+    manager.expect("the options are good")
 }
 
 /// A ledger whose worker the test steps.
@@ -244,11 +254,21 @@ impl Scene {
         Self::on(ManualExecutor::new(), change)
     }
 
+    /// Nothing is cached.
+    pub(crate) fn uncached() -> Self {
+        Self::over(ManualExecutor::new(), 0, |_| ())
+    }
+
     pub(crate) fn on(worker: ManualExecutor, change: impl FnOnce(&mut LedgerOptions)) -> Self {
+        Self::over(worker, CacheOptions::default().budget, change)
+    }
+
+    fn over(worker: ManualExecutor, budget: u64, change: impl FnOnce(&mut LedgerOptions)) -> Self {
         let (clock, storage, heard) = (ManualClock::new(), Shelf::default(), Heard::default());
         let mut options = LedgerOptions { id: ID, ..LedgerOptions::default() };
         change(&mut options);
-        let ledger = Ledger::open(options, storage.clone(), worker.clone(), clock.clone(), heard.clone());
+        let cache = &manager(&clock, budget);
+        let ledger = Ledger::open(options, storage.clone(), cache, worker.clone(), heard.clone());
         let ledger = ledger.expect("the settings are good");
         Self { _ends: Ends(worker.clone()), worker, clock, storage, heard, ledger }
     }
@@ -267,8 +287,7 @@ impl Scene {
 
     /// Drops entries from the cache.
     pub(crate) fn uncache(&self, range: Range<i64>) {
-        let cache = self.ledger.cache().expect("there is a cache");
-        cache.remove_range((ID, range.start)..(ID, range.end));
+        self.ledger.cache().range_cache().remove_range((ID, range.start)..(ID, range.end));
     }
 
     /// A cursor, and how often it was told.
