@@ -3,6 +3,9 @@
 //! [`RangeCache`] holds the entries of one log by `(ledger, entry)`; writers put them in by an [`Inserter`] each; one [`EvictionQueue`] decides
 //! for all caches of a program which entries go first. [`page`] is what they stand on, a page of 64 slots, usable alone.
 //!
+//! A broker has more: a [`CacheManager`] that keeps all its caches within one budget by itself, and gives out [`ReadPermits`] for the bytes that reads
+//! have in flight; [`ActiveCursors`] that tell how many readers an entry still has.
+//!
 //! ```
 //! use bytes::Bytes;
 //! use folio_cache::{EvictionQueue, RangeCache};

@@ -187,7 +187,7 @@ fn nothing_is_read_beyond_what_is_confirmed() {
     scene.end();
 }
 
-/// I35: an answer that is too short makes the result shorter, up to the first entry that is not there; without any it is an error; too long is cut.
+/// I35, bug 27: an answer that is too short makes the result shorter, up to the first entry that is not there; without any it is an error; too long is cut.
 #[test]
 fn short_and_empty_answers_are_shorter_results_or_errors() {
     for answered in 0..=12 {
@@ -338,7 +338,7 @@ fn panics_of_expectations_end_there() {
 
 /// I24, I34: a reader may read, invalidate and be answered within the call in which it is told.
 #[test]
-fn readers_are_told_under_no_lock() {
+fn readers_of_the_cache_are_told_under_no_lock() {
     let scene = Scene::new();
     let (cache, shelf, told) = (scene.cache.clone(), scene.shelf.clone(), scene.told.clone());
     scene.cache.read(request(0, 4), Vec::new(), move |outcome| {
@@ -480,7 +480,7 @@ fn the_estimate_is_an_average() {
 
 /// 4.4, I35: the extremes of positions.
 #[test]
-fn the_extremes_are_read() {
+fn the_extremes_of_positions_are_read() {
     let scene = Scene::with(cache_options(0), EntryCacheOptions::default(), 1);
     let confirmed = (i64::MAX, i64::MAX);
     let read = |ledger, first, count| {

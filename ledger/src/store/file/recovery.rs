@@ -41,6 +41,7 @@ pub(super) struct Log<F> {
     pub(super) index: HashMap<i64, Vec<Located<F>>>,
     /// Where the log ends, in the newest segment; none in a directory without a log.
     active: Option<Active<F>>,
+    tail: Tail,
     /// Segments without anything that is needed.
     free: Vec<Arc<Segment<F>>>,
     /// Slots whose files were never used, and the first one that has no file.
@@ -50,6 +51,13 @@ pub(super) struct Log<F> {
     newest: u64,
     live: HashMap<u64, Live<F>>,
     pub(super) report: OpenReport,
+}
+
+/// The end of the log, of which nothing shows that it is on disk.
+#[derive(Default)]
+struct Tail {
+    from: u32,
+    bytes: Vec<u8>,
 }
 
 type Opened<D> = (Arc<Shared<D>>, Option<Writer<D>>, OpenReport);
@@ -64,14 +72,24 @@ pub(super) fn open<D: Directory>(directory: D, options: FileOptions) -> Result<O
     })?;
     let mode = if options.read_only { Mode::Read } else { Mode::Write };
     let log = read(&directory, mode)?;
-    let Log { table, index, mut active, free: unneeded, mut spare, mut next_slot, newest, live, report } =
-        log;
+    let Log {
+        table,
+        index,
+        mut active,
+        tail,
+        free: unneeded,
+        mut spare,
+        mut next_slot,
+        newest,
+        live,
+        report,
+    } = log;
     if !options.read_only {
         if !report.damages.is_empty() {
             return Err(OpenError::Damaged(report.damages));
         }
         if let Some(active) = &mut active {
-            settle(active, &report)?;
+            settle(active, &tail, &report)?;
         } else {
             let slot = spare.pop().unwrap_or(next_slot);
             next_slot = next_slot.max(slot + 1);
@@ -108,8 +126,12 @@ pub(super) fn open<D: Directory>(directory: D, options: FileOptions) -> Result<O
 }
 
 /// Puts on disk what was found, and takes away what lies behind the end.
-fn settle<F: StoreFile>(active: &mut Active<F>, report: &OpenReport) -> io::Result<()> {
+///
+/// What nothing shows to be on disk is written again: after a sync that failed the system takes it for written, and a sync would do nothing.
+fn settle<F: StoreFile>(active: &mut Active<F>, tail: &Tail, report: &OpenReport) -> io::Result<()> {
+    active.segment.begin(active.generation, active.bytes)?;
     let file = &active.segment.file;
+    file.write_at(tail.from.into(), &tail.bytes)?;
     if report.cut.is_some() {
         let zeros = vec![0; (active.bytes - active.offset) as usize];
         file.write_at(active.offset.into(), &zeros)?;
@@ -178,6 +200,7 @@ impl<F: StoreFile> Log<F> {
             table: Table::default(),
             index: HashMap::new(),
             active: None,
+            tail: Tail::default(),
             free: Vec::new(),
             spare: found.spare,
             next_slot: found.next_slot,
@@ -230,7 +253,9 @@ impl<F: StoreFile> Log<F> {
         let mut runs = Runs::default();
         let table = &mut self.table;
         let damages = &mut self.report.damages;
+        let mut synced = DATA;
         let end = walk(segment, &bytes, *generation, DATA as usize + size, damages, |at, end, record| {
+            synced = synced.max(record.synced);
             apply(table, &mut runs, (*generation, at), end, record);
         });
         let offset = u32::try_from(end).expect("a segment is smaller");
@@ -240,6 +265,8 @@ impl<F: StoreFile> Log<F> {
             self.report.cut = Some(Cut::new(Arc::clone(&segment.name), offset.into()));
         }
         self.report.scanned += 1;
+        self.tail =
+            Tail { from: synced, bytes: bytes.get(synced as usize..end).unwrap_or_default().to_vec() };
         self.active = Some(Active {
             segment: Arc::clone(segment),
             generation: *generation,

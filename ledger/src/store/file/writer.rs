@@ -84,10 +84,10 @@ enum Answer {
 }
 
 impl Answer {
-    /// Tells it; or this error, unless the answer is one already.
+    /// Tells it; or this error, even to whom was refused: that was judged by what is not so now.
     fn tell(self, durability: Durability, failed: Option<&StoreError>) {
         fn or<T>(answer: Result<T, StoreError>, failed: Option<&StoreError>) -> Result<T, StoreError> {
-            answer.and_then(|value| failed.map_or(Ok(value), |error| Err(error.clone())))
+            failed.map_or(answer, |error| Err(error.clone()))
         }
         match self {
             Self::Appended(done, answer) => {
@@ -410,11 +410,13 @@ impl<D: Directory> Writer<D> {
     /// Writes what is staged, makes it visible, answers.
     fn commit(&mut self) {
         let work = take(&mut self.work);
-        let written = match &self.failed {
+        let mut written = match &self.failed {
             Some(error) => Err(error.clone()),
-            None if work.buffer.is_empty() => Ok(()),
-            None => self.write(&work),
+            None => self.write(&work.buffer),
         };
+        if written.is_ok() && (work.sync || self.shared.options.durability >= Durability::Synced) {
+            written = self.sync();
+        }
         match &written {
             Ok(()) => self.publish(&work.staged),
             Err(_) => self.table = self.shared.state.lock().table.clone(),
@@ -428,8 +430,10 @@ impl<D: Directory> Writer<D> {
         self.work = Work { buffer, staged, ..Work::default() };
     }
 
-    fn write(&mut self, work: &Work) -> Result<(), StoreError> {
-        let bytes = &work.buffer[..];
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         if let Err(error) = self.active.segment.file.write_at(self.active.offset.into(), bytes) {
             if is_full(&error) {
                 self.take_back(bytes.len())?;
@@ -438,7 +442,12 @@ impl<D: Directory> Writer<D> {
             return Err(self.fail("writing", &error));
         }
         self.active.offset += u32::try_from(bytes.len()).expect("a segment is smaller");
-        if work.sync || self.shared.options.durability >= Durability::Synced {
+        Ok(())
+    }
+
+    /// Puts on disk what is written; a sync that fails is the last.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        if self.active.synced < self.active.offset {
             if let Err(error) = self.active.segment.file.sync() {
                 return Err(self.fail("syncing", &error));
             }

@@ -218,7 +218,6 @@ impl SimDirectory {
         }
         sim.names.clone_from(&names);
         sim.synced_names = names;
-        sim.power = None;
         Self::end(&mut sim);
         crash
     }
@@ -230,6 +229,7 @@ impl SimDirectory {
 
     fn end(sim: &mut Sim) {
         sim.boot += 1;
+        sim.power = None;
         sim.alone = false;
         sim.shared = 0;
         sim.plan.clear();
