@@ -15,7 +15,9 @@ use std::thread;
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
-use folio_ledger::{AppendError, AppendSink, LedgerOptions, MemoryStorage, Position};
+use folio_ledger::{
+    AppendError, AppendSink, CacheManager, CacheOptions, LedgerOptions, MemoryStorage, Position,
+};
 use folio_sync::time::{Instant, SystemClock};
 use folio_sync::timers::ThreadTimers;
 
@@ -50,10 +52,10 @@ impl Consumer for ToThread {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let messages: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
-    let pool = OrderedExecutor::builder().name("broker").threads(2).build()?;
-    let [ledger, dispatcher] = [0, 1].map(|thread| pool.workers()[thread].clone());
-    let topic =
-        Topic::open(LedgerOptions::default(), MemoryStorage::new(), ledger, SystemClock::new(), Publishes)?;
+    let pool = OrderedExecutor::builder().name("broker").threads(3).build()?;
+    let [ledger, dispatcher, evicts] = [0, 1, 2].map(|thread| pool.workers()[thread].clone());
+    let cache = CacheManager::new(CacheOptions::default(), evicts, ThreadTimers::new(), SystemClock::new())?;
+    let topic = Topic::open(LedgerOptions::default(), MemoryStorage::new(), &cache, ledger, Publishes)?;
 
     let (consumers, inboxes): (Vec<_>, Vec<_>) = (0..CONSUMERS).map(|_| mpsc::channel()).unzip();
     let consumers =

@@ -34,7 +34,7 @@ mod count {
     use folio_sync::timers::ThreadTimers;
     use folio_sync::{Arc, Mutex};
 
-    use super::support::{Deaf, Place, shared, until};
+    use super::support::{Deaf, Place, manager, shared, until};
 
     #[global_allocator]
     static ALLOCATOR: Counting = Counting::system();
@@ -79,9 +79,9 @@ mod count {
         fn new(kind: Kind) -> Self {
             let pool = OrderedExecutor::builder().threads(2).build().unwrap();
             let [worker, dispatcher] = [0, 1].map(|thread| pool.workers()[thread].clone());
+            let cache = manager(&ManualClock::new(), 1 << 30);
             let topic =
-                Topic::open(LedgerOptions::default(), MemoryStorage::new(), worker, ManualClock::new(), Deaf)
-                    .unwrap();
+                Topic::open(LedgerOptions::default(), MemoryStorage::new(), &cache, worker, Deaf).unwrap();
             let subscription = Place::default();
             let consumers = if matches!(kind, Kind::Exclusive) { 1 } else { CONSUMERS };
             let clients: Vec<_> = (0..consumers)

@@ -95,7 +95,7 @@ fn a_consumer_may_publish_inside_a_delivery() {
 /// A read that fails is told to all consumers, and its messages come when there is a reason to dispatch again.
 #[test]
 fn a_failed_read_is_told_and_its_messages_come_on_the_next_flow() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let (inboxes, subscription) = scene.subscribe(SubscriptionOptions::new(KEY_SHARED), 2);
     (0..2).for_each(|consumer| subscription.flow(consumer, 1_000));
     scene.publish(0..10, 10);
@@ -120,7 +120,7 @@ fn a_failed_read_is_told_and_its_messages_come_on_the_next_flow() {
 
 #[test]
 fn a_consumer_may_give_permits_and_panic_as_a_read_fails() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let (inbox, subscription) = scene.exclusive();
     let place = shared(subscription);
     let subscription = place.lock().clone().unwrap();

@@ -49,7 +49,7 @@ fn an_exclusive_consumer_gets_what_it_has_permits_for_in_order() {
 
 #[test]
 fn nothing_is_read_beyond_the_batch_or_the_permits() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let mut options = SubscriptionOptions::new(Kind::Exclusive);
     options.read_batch = 8;
     let (inboxes, subscription) = scene.subscribe(options, 1);
@@ -175,7 +175,7 @@ fn held_messages_are_released_in_order() {
 
 #[test]
 fn nothing_is_read_at_the_limit_of_held_messages() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let (inboxes, subscription) = scene.subscribe(by_key(10, 25), 2);
     subscription.flow(0, 10_000);
     scene.publish(0..400, 50);
@@ -197,7 +197,7 @@ fn nothing_is_read_at_the_limit_of_held_messages() {
 
 #[test]
 fn limits_of_zero_are_limits_of_one() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let (inboxes, subscription) = scene.subscribe(by_key(0, 0), 2);
     (0..2).for_each(|consumer| subscription.flow(consumer, 100));
     scene.publish(0..20, 10);

@@ -10,7 +10,7 @@
 mod support;
 
 use folio_broker::{Kind, SubscriptionOptions};
-use folio_ledger::{Policy, ReadCounts};
+use folio_ledger::Policy;
 
 use support::{KEY_SHARED, Scene};
 
@@ -30,7 +30,8 @@ fn handovers(policy: Policy, kind: Kind, batches: i64, each: i64) -> (usize, usi
         usize::try_from(batches * each).unwrap()
     );
     let all = u64::try_from(batches * each).unwrap();
-    assert_eq!(scene.topic.ledger().read_counts(), ReadCounts { cached: all, stored: 0 });
+    let reads = scene.topic.ledger().cache().snapshot();
+    assert_eq!((reads.entries_hit, reads.storage_entries), (all, 0));
     assert!(
         scene.worker.take_blocked().is_empty() && scene.dispatcher.take_blocked().is_empty(),
         "nobody blocked"

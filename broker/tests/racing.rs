@@ -16,15 +16,16 @@ use std::thread;
 use folio_broker::{Consumer, Kind, Message, Start, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
 use folio_ledger::{Handover, LedgerOptions, MemoryStorage, Policy};
-use folio_sync::time::SystemClock;
+use folio_sync::test_util::ManualClock;
 use folio_sync::timers::ThreadTimers;
 use folio_sync::{Arc, Mutex};
 
-use support::{Deaf, Inbox, KEY_SHARED, Place, parse, payload, shared, until};
+use support::{Deaf, Inbox, KEY_SHARED, Place, manager, parse, payload, shared, until};
 
 fn topic(pool: &OrderedExecutor, completion: Policy) -> Topic<()> {
     let options = LedgerOptions { completion, handover: Handover::Batched(32), ..LedgerOptions::default() };
-    Topic::open(options, MemoryStorage::new(), pool.workers()[0].clone(), SystemClock::new(), Deaf).unwrap()
+    let cache = manager(&ManualClock::new(), 1 << 30);
+    Topic::open(options, MemoryStorage::new(), &cache, pool.workers()[0].clone(), Deaf).unwrap()
 }
 
 /// Subscriptions that open at the latest message while two threads publish get everything from there on, each once and in order: what was confirmed

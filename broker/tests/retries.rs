@@ -23,7 +23,7 @@ const MILLI: Duration = Duration::from_millis(1);
 
 /// A scene whose messages come from storage.
 fn uncached() -> (Scene, Arc<Inbox>, Subscription) {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let (inbox, subscription) = scene.exclusive();
     (scene, inbox, subscription)
 }
@@ -70,7 +70,7 @@ fn a_failed_read_is_repeated_after_a_while_though_nobody_asks() {
 
 #[test]
 fn the_delays_are_options() {
-    let scene = Scene::with(|options| options.eviction = None);
+    let scene = Scene::uncached();
     let mut options = SubscriptionOptions::new(Kind::Exclusive);
     (options.retry_first, options.retry_most) = (10 * MILLI, 30 * MILLI);
     let (_inboxes, subscription) = scene.subscribe(options, 1);
@@ -133,7 +133,7 @@ impl Timers for Broken {
 #[test]
 fn without_timers_the_next_demand_does_it() {
     for panics in [false, true] {
-        let scene = Scene::with(|options| options.eviction = None);
+        let scene = Scene::uncached();
         let inbox = Inbox::new();
         let consumers = vec![shared(&inbox)];
         let options = SubscriptionOptions::new(Kind::Exclusive);

@@ -15,13 +15,15 @@ use std::thread;
 use bytes::Bytes;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{
-    AppendError, AppendSink, Cursor, Entry, Ledger, LedgerOptions, MemoryStorage, Position, ReadError, Wait,
+    AppendError, AppendSink, CacheManager, CacheOptions, Cursor, Entry, Ledger, LedgerOptions, MemoryStorage,
+    Position, ReadError, Wait,
 };
 #[cfg(any(loom, shuttle))]
 use folio_sync::test_util::ManualClock as SystemClock; // a checker's build has none
 use folio_sync::time::Instant;
 #[cfg(not(any(loom, shuttle)))]
 use folio_sync::time::SystemClock;
+use folio_sync::timers::ThreadTimers;
 
 const PRODUCERS: u32 = 2;
 
@@ -44,13 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pool = OrderedExecutor::builder().name("ledger").threads(1).build()?;
     let worker = pool.worker("the only ledger").clone();
     let counts = Counts::default();
-    let ledger = Ledger::open(
-        LedgerOptions::default(),
-        MemoryStorage::new(),
-        worker,
-        SystemClock::new(),
-        counts.clone(),
-    )?;
+    let evicts = OrderedExecutor::builder().name("eviction").threads(1).build()?;
+    let passes = evicts.workers()[0].clone();
+    let cache = CacheManager::new(CacheOptions::default(), passes, ThreadTimers::new(), SystemClock::new())?;
+    let ledger =
+        Ledger::open(LedgerOptions::default(), MemoryStorage::new(), &cache, worker, counts.clone())?;
     let began = std::time::Instant::now();
 
     let read = thread::scope(|scope| {
@@ -77,12 +77,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         reader.join().expect("the reader does not panic")
     })?;
 
-    let reads = ledger.read_counts();
+    let reads = ledger.cache().snapshot();
     println!(
         "{read} read in {:?}: {} from the cache, {} from storage",
         began.elapsed(),
-        reads.cached,
-        reads.stored
+        reads.entries_hit,
+        reads.storage_entries
     );
     assert_eq!((read, counts.appended.load(Ordering::Relaxed)), (u64::from(PRODUCERS * each), read));
     drop(ledger);

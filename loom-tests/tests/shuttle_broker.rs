@@ -8,9 +8,14 @@ use std::sync::Mutex as Unseen;
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
-use folio_ledger::{AppendError, AppendSink, LedgerOptions, MemoryStorage, Policy, Position};
+use folio_ledger::{
+    AppendError, AppendSink, CacheManager, CacheOptions, Handover, LedgerOptions, MemoryStorage, Policy,
+    Position,
+};
 use folio_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use folio_sync::test_util::{ManualClock, ManualTimers, Tracked, shuttle_check, spurious_every};
+use folio_sync::test_util::{
+    ManualClock, ManualExecutor, ManualTimers, Tracked, shuttle_check, spurious_every,
+};
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex, thread};
 
@@ -30,6 +35,13 @@ impl AppendSink<Tracked<()>> for Publishes {
     }
 }
 
+/// Caches for one test, whose passes nobody runs.
+fn cache() -> CacheManager<Bytes> {
+    let clock = ManualClock::new();
+    let timers = ManualTimers::new(&clock);
+    CacheManager::new(CacheOptions::default(), ManualExecutor::new(), timers, clock).unwrap()
+}
+
 struct Scene {
     pool: OrderedExecutor,
     published: Publishes,
@@ -40,9 +52,10 @@ impl Scene {
     fn new(completion: Policy) -> Self {
         let pool = OrderedExecutor::builder().threads(2).spins(1).build().unwrap();
         let published = Publishes::default();
-        let options = LedgerOptions { completion, batch_items: 3, ..LedgerOptions::default() };
+        let options =
+            LedgerOptions { completion, handover: Handover::Batched(3), ..LedgerOptions::default() };
         let worker = pool.workers()[0].clone();
-        let topic = Topic::open(options, MemoryStorage::new(), worker, ManualClock::new(), published.clone());
+        let topic = Topic::open(options, MemoryStorage::new(), &cache(), worker, published.clone());
         Self { pool, published, topic: Arc::new(topic.unwrap()) }
     }
 

@@ -9,11 +9,13 @@ use std::sync::Mutex as Unseen;
 use bytes::Bytes;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{
-    AppendError, AppendSink, Cursor, Done, Entry, Handover, Ledger, LedgerOptions, LogStorage, MemoryStorage,
-    Policy, Position, StorageError, Wait,
+    AppendError, AppendSink, CacheManager, CacheOptions, Cursor, Done, Entry, Handover, Ledger,
+    LedgerOptions, LogStorage, MemoryStorage, Policy, Position, StorageError, Wait,
 };
 use folio_sync::atomic::{AtomicUsize, Ordering};
-use folio_sync::test_util::{ManualClock, Tracked, shuttle_check, spurious_every};
+use folio_sync::test_util::{
+    ManualClock, ManualExecutor, ManualTimers, Tracked, shuttle_check, spurious_every,
+};
 use folio_sync::time::Instant;
 use folio_sync::{Arc, Mutex, thread};
 
@@ -65,6 +67,13 @@ impl Heard {
     }
 }
 
+/// Caches for one test, whose passes nobody runs.
+fn cache() -> CacheManager<Bytes> {
+    let clock = ManualClock::new();
+    let timers = ManualTimers::new(&clock);
+    CacheManager::new(CacheOptions::default(), ManualExecutor::new(), timers, clock).unwrap()
+}
+
 struct Scene {
     pool: OrderedExecutor,
     heard: Heard,
@@ -82,7 +91,7 @@ impl Scene {
         let options =
             LedgerOptions { completion, handover: Handover::Batched(3), ..LedgerOptions::default() };
         let worker = pool.workers()[0].clone();
-        let ledger = Ledger::open(options, storage, worker, ManualClock::new(), heard.clone());
+        let ledger = Ledger::open(options, storage, &cache(), worker, heard.clone());
         Self { pool, heard, ledger: Arc::new(ledger.unwrap()) }
     }
 
@@ -298,13 +307,12 @@ impl LogStorage for Forgetful {
         done.tell(Ok(()));
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
         let kept = self.0.lock();
-        for entry in (first.entry..).take(count) {
-            let missing = StorageError::Missing(Position { ledger: first.ledger, entry });
-            into.push(kept.get(&entry).ok_or(missing)?.clone());
-        }
-        Ok(())
+        let payloads: Vec<_> =
+            (first.entry..).map_while(|entry| kept.get(&entry).cloned()).take(count).collect();
+        drop(kept);
+        done.tell(if payloads.is_empty() { Err(StorageError::Missing(first)) } else { Ok(payloads) });
     }
 
     fn trim(&self, before: Position) {

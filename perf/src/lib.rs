@@ -13,6 +13,7 @@
 mod consumers;
 pub mod ideas;
 pub mod payload;
+mod place;
 mod producers;
 mod report;
 mod run;

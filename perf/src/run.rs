@@ -8,8 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use folio_broker::{Consumer, Kind, Subscription, SubscriptionOptions, Topic};
-use folio_executor::OrderedExecutor;
-use folio_ledger::{LedgerOptions, MemoryStorage, Policy};
 use folio_sync::Mutex;
 use folio_sync::time::{SystemClock, Upkeep};
 use folio_sync::timers::ThreadTimers;
@@ -17,9 +15,10 @@ use hdrhistogram::Histogram;
 
 use crate::consumers::{Client, Clients, Received};
 use crate::payload;
+use crate::place::{Pools, open_topic};
 use crate::producers::{Driver, Produced, Publishes, Token};
 use crate::report::{Report, Verdict};
-use crate::settings::{Cache, Completion, Handover, Scenario, Settings};
+use crate::settings::{Scenario, Settings};
 use crate::verify::{Progress, Tracker, Violations, lost};
 use crate::window::{EVERY, Sample, most_backlog, steady};
 
@@ -106,7 +105,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     for client in &clients {
         client.end();
     }
-    let reads = topic.ledger().read_counts();
+    let reads = topic.ledger().cache().snapshot();
     topic.close();
     subscription.close();
     let received = collect(settings, &outcome);
@@ -128,7 +127,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
         most_backlog: most_backlog(&samples),
         samples: samples.len(),
         cpu_nanos,
-        reads: (reads.cached, reads.stored),
+        reads: (reads.entries_hit, reads.storage_entries),
         batch: settings.messages as f64 / batches.max(1) as f64,
         publish: join(produced.iter().map(|produced| &produced.latency).collect()),
         end_to_end: join(received.iter().map(|received| &received.latency).collect()),
@@ -181,55 +180,6 @@ fn check(settings: &Settings) -> Result<(), RunError> {
         }
     }
     Ok(())
-}
-
-/// The threads of a run beside the producers'.
-struct Pools {
-    ledger: OrderedExecutor,
-    dispatch: OrderedExecutor,
-    consumers: OrderedExecutor,
-}
-
-impl Pools {
-    fn start(settings: &Settings) -> Result<Self, RunError> {
-        let pool = |name: &str, threads| OrderedExecutor::builder().name(name).threads(threads).build();
-        Ok(Self {
-            ledger: pool("ledger", 1)?,
-            dispatch: pool("dispatch", 1)?,
-            consumers: pool("consumer", settings.consumer_threads)?,
-        })
-    }
-
-    fn end(self) {
-        for pool in [self.ledger, self.dispatch, self.consumers] {
-            // Nothing is left to run, and this is none of their threads.
-            let _left = pool.join();
-        }
-    }
-}
-
-fn open_topic(
-    settings: &Settings,
-    pools: &Pools,
-    clock: &Arc<SystemClock>,
-    publishes: &Publishes,
-) -> Result<Topic<Token>, RunError> {
-    let mut options = LedgerOptions {
-        completion: match settings.completion {
-            Completion::Inline => Policy::Inline,
-            Completion::Affine => Policy::Affine,
-        },
-        ..LedgerOptions::default()
-    };
-    if settings.handover == Handover::Single {
-        options.handover = folio_ledger::Handover::Single;
-    }
-    if settings.cache == Cache::None {
-        options.eviction = None;
-    }
-    let worker = pools.ledger.workers()[0].clone();
-    Topic::open(options, MemoryStorage::new(), worker, Arc::clone(clock), publishes.clone())
-        .map_err(|error| RunError::Settings(error.to_string()))
 }
 
 /// Opens the subscription with its clients, who give their first permits.

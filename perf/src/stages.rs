@@ -20,7 +20,9 @@ use folio_sync::timers::ThreadTimers;
 use folio_sync::{Executor, Job, Mutex, Rejected, SerialExecutor};
 
 use crate::payload::{self, Fields};
+use crate::place::cache;
 use crate::run::RunError;
+use crate::settings::Cache;
 use crate::verify::{Progress, Tracker};
 
 /// Messages that go the way together.
@@ -172,8 +174,8 @@ impl LogStorage for MarkedStorage {
         );
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
-        self.0.read(first, count, into)
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
+        self.0.read(first, count, done);
     }
 
     fn trim(&self, before: Position) {
@@ -235,7 +237,8 @@ pub fn stages(batches: usize) -> Result<Stages, RunError> {
         at_nanos: std::array::from_fn(|_| AtomicU64::new(0)),
     };
     let storage = MarkedStorage(MemoryStorage::new(), marks.clone());
-    let topic = Topic::open(LedgerOptions::default(), storage, worker.clone(), Arc::clone(&clock), sink)
+    let cache = cache(&clock, Stepped::default(), Cache::Paged)?;
+    let topic = Topic::open(LedgerOptions::default(), storage, &cache, worker.clone(), sink)
         .map_err(|error| refused(&error))?;
     let consumers: Vec<_> = (0..CONSUMERS).map(|_| Arc::new(Kept(Mutex::default(), marks.clone()))).collect();
     let options = SubscriptionOptions::new(Kind::KeyShared { key_of: payload::key_of });

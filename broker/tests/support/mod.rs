@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Subscription, SubscriptionOptions, Topic};
 use folio_ledger::{
-    AppendError, AppendSink, Done, LedgerOptions, LogStorage, MemoryStorage, Position, ReadError,
-    StorageError,
+    AppendError, AppendSink, CacheManager, CacheOptions, Done, LedgerOptions, LogStorage, MemoryStorage,
+    Position, ReadError, StorageError,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::time::Instant as Moment;
@@ -222,17 +222,25 @@ impl LogStorage for Shelf {
         self.0.memory.append(first, entries, done);
     }
 
-    fn read(&self, first: Position, count: usize, into: &mut Vec<Bytes>) -> Result<(), StorageError> {
+    fn read(&self, first: Position, count: usize, done: Done<Vec<Bytes>, StorageError>) {
         self.0.reads.lock().push((first.entry, count));
         if *self.0.fails.lock() {
-            return Err(StorageError::Failed("planted".to_owned()));
+            return done.tell(Err(StorageError::Failed("planted".to_owned())));
         }
-        self.0.memory.read(first, count, into)
+        self.0.memory.read(first, count, done);
     }
 
     fn trim(&self, before: Position) {
         self.0.memory.trim(before);
     }
+}
+
+/// What caches; nobody runs its passes.
+pub(crate) fn manager(clock: &ManualClock, budget: u64) -> CacheManager<Bytes> {
+    let mut options = CacheOptions::default();
+    options.budget = budget;
+    let manager = CacheManager::new(options, ManualExecutor::new(), ManualTimers::new(clock), clock.clone());
+    manager.expect("the options are good")
 }
 
 /// A topic whose executors the test steps.
@@ -261,12 +269,22 @@ impl Scene {
         Self::with(|_| ())
     }
 
+    /// Nothing is cached.
+    pub(crate) fn uncached() -> Self {
+        Self::over(0, |_| ())
+    }
+
     pub(crate) fn with(change: impl FnOnce(&mut LedgerOptions)) -> Self {
+        Self::over(CacheOptions::default().budget, change)
+    }
+
+    fn over(budget: u64, change: impl FnOnce(&mut LedgerOptions)) -> Self {
         let (worker, storage) = (ManualExecutor::new(), Shelf::default());
         let mut options = LedgerOptions::default();
         change(&mut options);
         let clock = ManualClock::new();
-        let topic = Topic::open(options, storage.clone(), worker.clone(), clock.clone(), Deaf);
+        let cache = manager(&clock, budget);
+        let topic = Topic::open(options, storage.clone(), &cache, worker.clone(), Deaf);
         let topic = topic.expect("the settings are good");
         let dispatcher = ManualExecutor::new();
         let ends = [&dispatcher, &worker].map(|executor| Ends(executor.clone()));
