@@ -16,8 +16,10 @@ pub mod layer;
 mod log;
 mod memory;
 mod metadata;
+mod redb;
 mod table;
 
+pub use self::redb::{MetadataReport, RedbMetadata, RedbOptions};
 pub use done::Done;
 pub use error::{Damage, StoreError};
 #[cfg(feature = "test-util")]
