@@ -393,7 +393,7 @@ fn a_permit_shrinks() {
     scene.end();
 }
 
-/// I33, 4.4: a permit that rides on all entries of a batch comes back once, with the last of them, wherever that is dropped.
+/// I33: a permit that rides on all entries of a batch comes back once, with the last of them, wherever that is dropped.
 #[test]
 fn a_permit_comes_back_with_the_last_entry_of_its_batch() {
     let scene = Scene::with(100);
