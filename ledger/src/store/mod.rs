@@ -12,6 +12,7 @@ mod error;
 mod faulty;
 mod file;
 mod inbox;
+mod inspect;
 pub mod layer;
 mod log;
 mod memory;
@@ -27,6 +28,7 @@ pub use faulty::{Faults, FaultyStore, Seed};
 #[cfg(feature = "test-util")]
 pub use file::Stepper;
 pub use file::{Cut, FileOptions, FileStore, OpenError, OpenReport};
+pub use inspect::{Inspection, LedgerReport, METADATA_FILE, inspect, inspect_log};
 pub use log::{Append, Appended, Capabilities, Durability, FenceScope, LedgerInfo, LogStore, ReadLimits};
 pub use memory::{MemoryMetadata, MemoryStore};
 pub use metadata::{Change, Expected, MAX_KEY_BYTES, MAX_VALUE_BYTES, MetadataStore, Versioned};

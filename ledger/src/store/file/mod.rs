@@ -21,6 +21,7 @@
 
 mod codec;
 mod index;
+mod inspect;
 mod options;
 mod read;
 mod record;
