@@ -8,7 +8,7 @@ use std::sync::Mutex as Unseen;
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOptions, Topic};
 use folio_executor::OrderedExecutor;
-use folio_ledger::{AppendError, AppendSink, LedgerOptions, MemoryStorage, Policy, Position};
+use folio_ledger::{AppendError, AppendSink, Handover, LedgerOptions, MemoryStorage, Policy, Position};
 use folio_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use folio_sync::test_util::{ManualClock, ManualTimers, Tracked, shuttle_check, spurious_every};
 use folio_sync::time::Instant;
@@ -40,7 +40,8 @@ impl Scene {
     fn new(completion: Policy) -> Self {
         let pool = OrderedExecutor::builder().threads(2).spins(1).build().unwrap();
         let published = Publishes::default();
-        let options = LedgerOptions { completion, batch_items: 3, ..LedgerOptions::default() };
+        let options =
+            LedgerOptions { completion, handover: Handover::Batched(3), ..LedgerOptions::default() };
         let worker = pool.workers()[0].clone();
         let topic = Topic::open(options, MemoryStorage::new(), worker, ManualClock::new(), published.clone());
         Self { pool, published, topic: Arc::new(topic.unwrap()) }
