@@ -9,15 +9,14 @@
 
 mod common;
 
-use std::sync::mpsc;
 use std::thread;
 
 use common::threads;
 use folio_cache::{Acquired, Permit, PermitOptions, ReadPermits};
-use folio_sync::arc_dyn;
 use folio_sync::test_util::pause::{Stop, When};
 use folio_sync::test_util::{ManualClock, ManualTimers};
 use folio_sync::timers::Timers;
+use folio_sync::{Arc, Mutex, arc_dyn};
 
 const ROUNDS: usize = 10_000;
 
@@ -76,8 +75,9 @@ fn a_thread_stalled_as_it_gives_back_holds_up_nobody() {
 fn who_waits_for_a_stalled_thread_is_granted_by_the_next() {
     let (permits, timers) = permits(100);
     let (one, other) = (now(&permits, 50), now(&permits, 50));
-    let (tell, told) = mpsc::channel();
-    let queued = permits.acquire(60, move |granted| tell.send(granted.unwrap()).unwrap());
+    let told = Arc::new(Mutex::new(None));
+    let tells = Arc::clone(&told);
+    let queued = permits.acquire(60, move |granted| *tells.lock() = granted.ok());
     assert!(matches!(queued, Ok(Acquired::Queued)));
     let stop = Stop::new("permits.give_back", When::After);
     thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn who_waits_for_a_stalled_thread_is_granted_by_the_next() {
         let stopped = stop.stopped();
         assert_eq!((permits.available(), permits.queued()), (50, 1));
         drop(other);
-        let granted = told.recv().unwrap();
+        let granted = told.lock().take().expect("granted by that");
         assert_eq!((granted.bytes(), permits.available()), (60, 40));
         drop(now(&permits, 40));
         drop(stopped);
