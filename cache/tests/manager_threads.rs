@@ -198,3 +198,48 @@ fn a_pass_that_stands_still_holds_up_nobody() {
         tally.assert_all_gone();
     }
 }
+
+/// 1.8: whoever stands still at a step of the protocol, as it demands a pass or runs it: inserts go on, numbers are told, and when it has gone on the
+/// weight ends below the threshold.
+#[test]
+fn whoever_stands_still_at_any_step_holds_up_no_insert() {
+    let steps = ["manager.demand", "manager.begin", "manager.end"];
+    for (step, when) in steps.into_iter().flat_map(|step| [(step, When::Before), (step, When::After)]) {
+        let (executor, clock) = (ManualExecutor::new(), ManualClock::new());
+        let mut options = CacheOptions::default();
+        options.budget = 100;
+        let manager = CacheManager::<Value>::new(
+            options,
+            arc_dyn!(executor.clone() => dyn Executor),
+            arc_dyn!(ManualTimers::new(&clock) => dyn Timers),
+            arc_dyn!(clock => dyn Clock),
+        )
+        .unwrap();
+        let tally = Tally::new(1_000);
+        let cache = manager.cache();
+        let put = |entry| {
+            let value = tally.value((1, entry), 1);
+            assert_eq!(outcome(cache.insert((1, entry), value, 0, manager.now())), None);
+        };
+        (0..98).for_each(put);
+        let stop = Stop::new(step, when);
+        let operation = || {
+            put(98);
+            executor.run_all();
+        };
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| stop.run(operation));
+            let stopped = stop.stopped();
+            (99..110).for_each(put);
+            assert!(manager.snapshot().charged_weight >= 101, "{step} {when:?}");
+            assert!(!thread.is_finished(), "it stands {when:?} {step}");
+            drop(stopped);
+            thread.join().unwrap();
+        });
+        executor.run_all();
+        assert!(manager.snapshot().charged_weight <= 98, "{step} {when:?}: {manager:?}");
+        manager.close();
+        drop(cache);
+        tally.assert_all_gone();
+    }
+}
