@@ -80,8 +80,8 @@ pub use crate::core::Removed;
 pub use active::{ActiveCursor, ActiveCursors};
 pub use cache::RangeCache;
 pub use entry_cache::{
-    EntryCache, EntryCacheOptions, EntryCacheSnapshot, EntryInserter, ExpectedReads, Metadata, Parsed, Payload,
-    ReadEntry, ReadError, ReadRequest,
+    EntryCache, EntryCacheOptions, EntryCacheSnapshot, EntryInserter, ExpectedReads, Metadata, Parsed,
+    Payload, ReadEntry, ReadError, ReadRequest,
 };
 pub use error::{NotInserted, Reason};
 pub use eviction::{EvictError, Evicted, EvictionOptions, EvictionQueue};

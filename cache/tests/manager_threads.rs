@@ -222,14 +222,14 @@ fn whoever_stands_still_at_any_step_holds_up_no_insert() {
             assert_eq!(outcome(cache.insert((1, entry), value, 0, manager.now())), None);
         };
         (0..98).for_each(put);
-        let stop = Stop::new(step, when);
+        let pause = Stop::new(step, when);
         let operation = || {
             put(98);
             executor.run_all();
         };
         thread::scope(|scope| {
-            let thread = scope.spawn(|| stop.run(operation));
-            let stopped = stop.stopped();
+            let thread = scope.spawn(|| pause.run(operation));
+            let stopped = pause.stopped();
             (99..110).for_each(put);
             assert!(manager.snapshot().charged_weight >= 101, "{step} {when:?}");
             assert!(!thread.is_finished(), "it stands {when:?} {step}");

@@ -37,13 +37,13 @@ fn now(permits: &ReadPermits, bytes: u64) -> Permit {
 
 /// Runs an operation that stands still at a step, while two others acquire and give back ten thousand times.
 #[track_caller]
-fn stalled(step: &'static str, operation: impl Fn(&ReadPermits) + Sync) {
+fn standing_at(step: &'static str, operation: impl Fn(&ReadPermits) + Sync) {
     for when in [When::Before, When::After] {
         let (permits, _timers) = permits(100);
-        let stop = Stop::new(step, when);
+        let pause = Stop::new(step, when);
         thread::scope(|scope| {
-            let thread = scope.spawn(|| stop.run(|| operation(&permits)));
-            let stopped = stop.stopped();
+            let thread = scope.spawn(|| pause.run(|| operation(&permits)));
+            let stopped = pause.stopped();
             threads(2, |_| {
                 for _ in 0..ROUNDS {
                     let mut permit = now(&permits, 40);
@@ -61,13 +61,13 @@ fn stalled(step: &'static str, operation: impl Fn(&ReadPermits) + Sync) {
 /// I33: a thread that stands still as it takes bytes holds up nobody who finds room.
 #[test]
 fn a_thread_stalled_as_it_takes_holds_up_nobody() {
-    stalled("permits.take", |permits| drop(now(permits, 20)));
+    standing_at("permits.take", |permits| drop(now(permits, 20)));
 }
 
 /// I33: a thread that stands still as it gives bytes back holds up nobody who finds room.
 #[test]
 fn a_thread_stalled_as_it_gives_back_holds_up_nobody() {
-    stalled("permits.give_back", |permits| drop(now(permits, 20)));
+    standing_at("permits.give_back", |permits| drop(now(permits, 20)));
 }
 
 /// I33, bug 24: a thread stands still when it has given back and has not granted yet: who waits is granted by the next one who gives back.
