@@ -11,6 +11,9 @@ mod error;
 #[cfg(feature = "test-util")]
 mod faulty;
 mod file;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
 mod inspect;
 pub mod layer;
