@@ -31,8 +31,8 @@
 //! | operation | word | ordering | pairs with | why |
 //! |---|---|---|---|---|
 //! | `demand` | the word | Release | `begin`, Acquire | the pass sees the weight that was charged before |
-//! | `begin` | the word | Acquire | `demand` | |
-//! | `end`, `abandon` | the word | Release | `demand`, Acquire | who queues the next pass comes after this one |
+//! | `begin` | the word | Acquire | `demand`, `end`, `abandon` | a demand continues the release sequence of the end before it |
+//! | `end`, `abandon` | the word | Release | `begin`, Acquire | the next pass comes after this one |
 //! | counters, settings | their words | Relaxed | | numbers that publish nothing |
 //!
 //! # Limits

@@ -9,7 +9,6 @@
 
 mod common;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +20,7 @@ use folio_cache::{
 use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::time::{Clock, Instant};
 use folio_sync::timers::Timers;
-use folio_sync::{Arc, Executor, arc_dyn};
+use folio_sync::{Arc, Executor, Mutex, arc_dyn};
 
 const TICK: Duration = Duration::from_millis(10);
 const TTL: Duration = Duration::from_secs(1);
@@ -354,7 +353,7 @@ fn a_closed_manager_is_empty_and_takes_nothing() {
         let Ok(Acquired::Now(permit)) = permits.acquire(10, |_| unreachable!()) else { panic!() };
         let told: Arc<Mutex<Vec<_>>> = Arc::default();
         let tells = Arc::clone(&told);
-        let queued = permits.acquire(1, move |granted| tells.lock().unwrap().push(granted.err()));
+        let queued = permits.acquire(1, move |granted| tells.lock().push(granted.err()));
         assert!(matches!(queued, Ok(Acquired::Queued)));
         let other = scene.manager.clone();
         let Scene { manager, executor, timers, tally, .. } = scene;
@@ -373,7 +372,7 @@ fn a_closed_manager_is_empty_and_takes_nothing() {
             Some(other.snapshot())
         };
         assert_eq!((cache.len(), cache.weight(), timers.pending()), (0, 0, 0));
-        assert_eq!(*told.lock().unwrap(), [Some(PermitError::Closed)]);
+        assert_eq!(*told.lock(), [Some(PermitError::Closed)]);
         let given_back = cache.insert((1, 0), tally.value((1, 0), 1), 0, Instant::ORIGIN);
         assert_eq!(outcome(given_back), Some(Reason::OverBudget));
         assert!(executor.run_next());

@@ -707,6 +707,97 @@ fn a_torn_tail_is_cut_and_told() {
     assert!(cuts > 30, "{cuts}");
 }
 
+/// What lies behind a tail that was cut off fits exactly behind what is written there next, and yet does not come back.
+#[test]
+fn what_was_behind_a_cut_does_not_come_back() {
+    let directory = SimDirectory::new();
+    let (store, mut stepper) = stepped(&directory);
+    let made = ask(|done| store.create("g", 1, 1, done));
+    stepper.step();
+    made.wait().unwrap();
+    let three =
+        |text: [&'static str; 3]| Append { entries: text.map(Bytes::from).into(), ..batch(1, 1, 0, 0) };
+    directory.power_off_after(1);
+    let asked = ask(|done| store.append(three(["lost a", "lost b", "lost c"]), done));
+    stepper.step();
+    assert!(asked.wait().is_err());
+    directory.kill();
+    drop(store);
+    // The first of the three did not get to the disk.
+    let name = "segment-00000000";
+    let at = offset(&directory, name, b"lost a").unwrap();
+    let mut bytes = directory.bytes(name);
+    bytes[at - 48..at].fill(0);
+    directory.put(name, bytes);
+    let (store, mut stepper, report) = FileStore::open_stepped(directory.clone(), small()).unwrap();
+    assert_eq!(report.cut.unwrap().offset, at as u64 - 48);
+    let one = Append { entries: vec!["sure a".into()], ..batch(1, 1, 0, 0) };
+    let asked = ask(|done| store.append(one, done));
+    stepper.step();
+    asked.wait().unwrap();
+    directory.kill();
+    drop(store);
+    let store = FileStore::open(directory, small()).unwrap().0;
+    assert_eq!(last(&store, 1), 0);
+    assert_eq!(read(&store, 1, 0).unwrap(), ["sure a"]);
+}
+
+/// Only the newest segment may lose anything, even if appends are only written.
+#[test]
+fn a_sealed_segment_is_on_disk_whatever_the_durability() {
+    for seed in 0..20 {
+        let directory = SimDirectory::new();
+        let options = FileOptions { durability: Durability::Written, ..small() };
+        let store = FileStore::open(directory.clone(), options).unwrap().0;
+        create(&store, 1);
+        let mut next = 0;
+        while segments(&directory).len() < 3 {
+            append(&store, 1, next, 5);
+            next += 5;
+        }
+        directory.crash(&mut Seed::new(seed));
+        drop(store);
+        let store = FileStore::open(directory, small()).unwrap().0;
+        let there = last(&store, 1) + 1;
+        assert!(there >= next - 5, "{there} of {next}");
+        holds(&store, 1, there);
+    }
+}
+
+/// A segment may be taken up again after its index was written: the next one may not have come to be.
+#[test]
+fn an_index_that_is_older_than_its_segment_is_not_taken() {
+    let directory = SimDirectory::new();
+    let store = open(&directory, small());
+    create(&store, 1);
+    let mut next = 0;
+    while segments(&directory).len() < 2 {
+        append(&store, 1, next, 1);
+        next += 1;
+    }
+    let early = directory.bytes("index-00000000");
+    drop(store);
+    // As if the power had gone as the second segment began.
+    let mut bytes = directory.bytes("segment-00000001");
+    bytes[8192..].fill(0);
+    directory.put("segment-00000001", bytes);
+    let store = FileStore::open(directory.clone(), small()).unwrap().0;
+    next = last(&store, 1) + 1;
+    ask(|done| store.create("other", 2, 1, done)).wait().unwrap();
+    ask(|done| store.append(batch(2, 1, 0, 1), done)).wait().unwrap();
+    append(&store, 1, next, 4);
+    next += 4;
+    while segments(&directory).len() < 3 {
+        append(&store, 1, next, 1);
+        next += 1;
+    }
+    drop(store);
+    directory.put("index-00000000", early);
+    let store = open(&directory, small());
+    holds(&store, 1, next);
+    holds(&store, 2, 1);
+}
+
 #[test]
 fn a_file_of_the_real_system_is_as_long_as_its_segment() {
     let temp = TempDir::new("size");

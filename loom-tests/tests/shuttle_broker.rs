@@ -4,10 +4,11 @@
 #![allow(clippy::disallowed_types, reason = "what is noted must be no step of the schedule")]
 
 use std::sync::Mutex as Unseen;
+use std::time::Duration;
 
 use bytes::Bytes;
 use folio_broker::{Consumer, Kind, Message, Start, Subscription, SubscriptionOptions, Topic};
-use folio_executor::OrderedExecutor;
+use folio_executor::{OrderedExecutor, Worker};
 use folio_ledger::{
     AppendError, AppendSink, CacheManager, CacheOptions, Handover, LedgerOptions, MemoryStorage, Policy,
     Position,
@@ -17,7 +18,7 @@ use folio_sync::test_util::{
     ManualClock, ManualExecutor, ManualTimers, Tracked, shuttle_check, spurious_every,
 };
 use folio_sync::time::Instant;
-use folio_sync::{Arc, Mutex, thread};
+use folio_sync::{Arc, Executor, Job, Mutex, RejectReason, Rejected, thread};
 
 const MESSAGES: u8 = 6;
 const SCHEDULES: usize = 200;
@@ -42,7 +43,26 @@ fn cache() -> CacheManager<Bytes> {
     CacheManager::new(CacheOptions::default(), ManualExecutor::new(), timers, clock).unwrap()
 }
 
+/// A worker that refuses all offers but every so many, as one whose queue is full now and then.
+struct Moody {
+    worker: Worker,
+    offers: Arc<AtomicUsize>,
+    refuses: usize,
+}
+
+impl Executor for Moody {
+    fn submit(&self, job: Job) -> Result<(), Rejected<Job>> {
+        if self.offers.fetch_add(1, Ordering::Relaxed) % (self.refuses + 1) != self.refuses {
+            return Err(Rejected::new(job, RejectReason::Full));
+        }
+        self.worker.submit(job)
+    }
+}
+
 struct Scene {
+    timers: ManualTimers,
+    /// How many offers of a dispatcher are refused for one that is taken.
+    refuses: usize,
     pool: OrderedExecutor,
     published: Publishes,
     topic: Arc<Topic<Tracked<()>>>,
@@ -56,7 +76,8 @@ impl Scene {
             LedgerOptions { completion, handover: Handover::Batched(3), ..LedgerOptions::default() };
         let worker = pool.workers()[0].clone();
         let topic = Topic::open(options, MemoryStorage::new(), &cache(), worker, published.clone());
-        Self { pool, published, topic: Arc::new(topic.unwrap()) }
+        let timers = ManualTimers::new(&ManualClock::new());
+        Self { timers, refuses: 0, pool, published, topic: Arc::new(topic.unwrap()) }
     }
 
     /// A thread that publishes messages of two keys.
@@ -76,8 +97,9 @@ impl Scene {
     ) -> (Vec<Arc<Inbox>>, Arc<Subscription>) {
         let inboxes: Vec<_> = (0..consumers).map(|number| Arc::new(Inbox::new(number))).collect();
         let consumers = inboxes.iter().map(|inbox| Arc::clone(inbox) as Arc<dyn Consumer>).collect();
-        let (dispatcher, timers) = (self.pool.workers()[1].clone(), ManualTimers::new(&ManualClock::new()));
-        let subscription = self.topic.subscribe(options, consumers, dispatcher, timers);
+        let dispatcher =
+            Moody { worker: self.pool.workers()[1].clone(), offers: Arc::default(), refuses: self.refuses };
+        let subscription = self.topic.subscribe(options, consumers, dispatcher, self.timers.clone());
         (inboxes, Arc::new(subscription.unwrap()))
     }
 
@@ -226,6 +248,43 @@ fn permits_by_key_against_publishing() {
         drop(subscription);
         scene.end();
     });
+}
+
+/// A dispatcher whose executor is full most of the time gets to everything in the end, though nobody asks again but the timer.
+#[test]
+fn refusals_against_publishing() {
+    for completion in [Policy::Inline, Policy::Affine] {
+        shuttle_check("refusals", SCHEDULES, move || {
+            let _spurious = spurious_every(5);
+            let mut scene = Scene::new(completion);
+            scene.refuses = 2;
+            let mut options = SubscriptionOptions::new(Kind::Exclusive);
+            options.read_batch = 2;
+            let (inboxes, subscription) = scene.subscribe(options, 1);
+            let inbox = Arc::clone(&inboxes[0]);
+            let publisher = scene.publisher();
+            let (gives, given) = (Arc::clone(&subscription), Arc::clone(&inbox));
+            let giver = thread::spawn(move || (0..3).for_each(|_| given.grant(&gives, 3)));
+            for _ in 0..3 {
+                scene.timers.advance(Duration::from_millis(1));
+                thread::yield_now();
+            }
+            publisher.join().unwrap();
+            giver.join().unwrap();
+            scene.topic.close();
+            let mut rounds = 0;
+            while !inbox.ended.load(Ordering::Acquire) {
+                rounds += 1;
+                assert!(rounds < 10_000, "nobody comes any more");
+                assert!(scene.timers.pending() <= 1, "one timer for all");
+                scene.timers.advance(Duration::from_secs(1));
+                thread::yield_now();
+            }
+            assert_eq!(inbox.entries(), (0..MESSAGES.into()).collect::<Vec<i64>>());
+            drop((subscription, inboxes));
+            scene.end();
+        });
+    }
 }
 
 /// A topic and a subscription are closed amid publishing and permits: what came is a beginning, the end comes after all or not at all, and

@@ -123,12 +123,16 @@ impl fmt::Display for KeptUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { egress, backlog, bound } = self;
         if self.is_good() {
-            write!(f, "yes: egress is {egress:.3} of ingress, the backlog within its bound of {bound}")
-        } else if backlog > bound {
-            write!(f, "no: the backlog came to {backlog}, above its bound of {bound}")
-        } else {
-            write!(f, "no: egress is {egress:.3} of ingress")
+            return write!(
+                f,
+                "yes: egress is {egress:.3} of ingress, the backlog within its bound of {bound}"
+            );
         }
+        write!(f, "no: egress is {egress:.3} of ingress")?;
+        if backlog > bound {
+            write!(f, ", and the backlog came to {backlog}, above its bound of {bound}")?;
+        }
+        Ok(())
     }
 }
 
@@ -224,7 +228,12 @@ mod tests {
         for (egress, backlog, good, says) in [
             (0.99, 100, true, "yes: egress is 0.990 of ingress, the backlog within its bound of 100"),
             (0.96, 100, false, "no: egress is 0.960 of ingress"),
-            (1.0, 101, false, "no: the backlog came to 101, above its bound of 100"),
+            (
+                1.0,
+                101,
+                false,
+                "no: egress is 1.000 of ingress, and the backlog came to 101, above its bound of 100",
+            ),
             (f64::NAN, 0, false, "no: egress is NaN of ingress"),
         ] {
             let kept_up = KeptUp { egress, backlog, bound: 100 };

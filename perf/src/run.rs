@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use folio_broker::{Consumer, Kind, Subscription, SubscriptionOptions, Topic};
 use folio_sync::Mutex;
-use folio_sync::time::{SystemClock, Upkeep};
+use folio_sync::time::SystemClock;
 use folio_sync::timers::ThreadTimers;
 use hdrhistogram::Histogram;
 
@@ -61,7 +61,6 @@ impl From<std::io::Error> for RunError {
 pub fn run(settings: &Settings) -> Result<Report, RunError> {
     check(settings)?;
     let clock = Arc::new(SystemClock::new());
-    let upkeep = Upkeep::start(Arc::clone(&clock), Duration::from_millis(1))?;
     let pools = Pools::start(settings)?;
     let publishes = Publishes::new(settings.producers);
     let topic = open_topic(settings, &pools, &clock, &publishes)?;
@@ -112,7 +111,6 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     drop(subscription);
     drop(topic);
     pools.end();
-    drop(upkeep);
 
     let window = steady(&samples, sending);
     let mut verdict = judge(settings, &keys, &produced, &received);

@@ -21,20 +21,21 @@ impl Word {
     /// Demands a pass; whether the caller has to submit the job.
     #[must_use = "a job that is not submitted keeps all others from being"]
     pub(super) fn demand(&self, what: u32) -> bool {
-        // Release: publishes what was charged; pairs with `begin`'s Acquire. Acquire: comes after the pass that ended; pairs with `end`.
-        self.0.fetch_or(QUEUED | what, Ordering::AcqRel) & (QUEUED | CLOSED) == 0
+        // Release: publishes what was charged; pairs with `begin`'s Acquire.
+        self.0.fetch_or(QUEUED | what, Ordering::Release) & (QUEUED | CLOSED) == 0
     }
 
     /// Takes what is demanded, for a pass; none when it is closed.
     pub(super) fn begin(&self) -> Option<u32> {
-        // Acquire: sees what was charged before it was demanded; pairs with `demand`'s Release.
+        // Acquire: sees what was charged before it was demanded, and what the pass before did; pairs with the Release of `demand`, and of `end` and
+        // `abandon`, whose release sequence a demand continues.
         let word = self.0.fetch_and(QUEUED | CLOSED, Ordering::Acquire);
         (word & CLOSED == 0).then_some(word & !QUEUED)
     }
 
     /// Ends the job, unless more is demanded.
     pub(super) fn end(&self) -> bool {
-        // Release: what the pass did comes before the next one; pairs with `demand`'s Acquire. Relaxed on failure: `begin` is next.
+        // Release: what the pass did comes before the next one; pairs with `begin`'s Acquire. Relaxed on failure: `begin` is next.
         self.0.compare_exchange(QUEUED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 

@@ -11,13 +11,19 @@ mod error;
 #[cfg(feature = "test-util")]
 mod faulty;
 mod file;
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
+mod inspect;
 pub mod layer;
 mod log;
 mod memory;
 mod metadata;
+mod redb;
 mod table;
 
+pub use self::redb::{MetadataReport, RedbMetadata, RedbOptions};
 pub use done::Done;
 pub use error::{Damage, StoreError};
 #[cfg(feature = "test-util")]
@@ -25,6 +31,7 @@ pub use faulty::{Faults, FaultyStore, Seed};
 #[cfg(feature = "test-util")]
 pub use file::Stepper;
 pub use file::{Cut, FileOptions, FileStore, OpenError, OpenReport};
+pub use inspect::{Inspection, LedgerReport, METADATA_FILE, inspect, inspect_log};
 pub use log::{Append, Appended, Capabilities, Durability, FenceScope, LedgerInfo, LogStore, ReadLimits};
 pub use memory::{MemoryMetadata, MemoryStore};
 pub use metadata::{Change, Expected, MAX_KEY_BYTES, MAX_VALUE_BYTES, MetadataStore, Versioned};

@@ -21,6 +21,7 @@
 
 mod codec;
 mod index;
+mod inspect;
 mod options;
 mod read;
 mod record;
@@ -37,6 +38,8 @@ use folio_sync::thread::{Builder, JoinHandle, ThreadId};
 use folio_sync::{Arc, Mutex, unwind};
 use index::Run;
 pub use options::{Cut, FileOptions, OpenError, OpenReport};
+#[cfg(feature = "test-util")]
+pub(crate) use record::{check_record, seal_record};
 use segment::Segment;
 use writer::{Request, Writer};
 

@@ -140,6 +140,46 @@ impl<'a> Record<'a> {
     }
 }
 
+/// For the fuzz targets: what decodes is encoded as it was, under a right checksum, too.
+#[cfg(feature = "test-util")]
+pub(crate) fn check_record(data: &[u8]) {
+    let Some((generation, bytes)) = data.split_first_chunk::<8>() else { return };
+    let generation = u64::from_le_bytes(*generation);
+    let check = |bytes: &[u8]| {
+        let Ok((record, size)) = Record::decode(bytes, generation) else { return };
+        let mut again = Vec::new();
+        record.encode(&mut again);
+        assert_eq!(again.len(), size);
+        let end = HEADER + record.payload.len();
+        assert_eq!(again[..end], bytes[..end]);
+    };
+    check(bytes);
+    let mut sealed = bytes.to_vec();
+    seal_record(&mut sealed, 0, generation, 0, 0);
+    check(&sealed);
+}
+
+/// For the fuzz targets: edits a byte of the last record of this generation that begins up to here, and makes its checksum right.
+#[cfg(feature = "test-util")]
+pub(crate) fn seal_record(bytes: &mut [u8], at: usize, generation: u64, offset: usize, value: u8) {
+    let from = (0..=at / ALIGN).rev().map(|word| word * ALIGN);
+    let Some(begin) =
+        from.into_iter().find(|&begin| may_begin(bytes.get(begin..).unwrap_or_default(), generation))
+    else {
+        return;
+    };
+    let record = &mut bytes[begin..];
+    // Its generation stays: it would not be one of this segment.
+    if let Some(byte) = record.get_mut(offset).filter(|_| !(8..16).contains(&offset)) {
+        *byte = value;
+    }
+    let end = HEADER + u32_at(record, 4) as usize;
+    if let Some(covered) = record.get(4..end) {
+        let crc = crc32c::crc32c(covered);
+        record[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]

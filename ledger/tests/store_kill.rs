@@ -1,0 +1,187 @@
+//! A process that writes is killed, again and again: nothing that it was answered is lost.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests run on real threads")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod support_dir;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use folio_ledger::store::conformance::ask;
+use folio_ledger::store::layer::RealDirectory;
+use folio_ledger::store::{
+    Append, Done, FileOptions, FileStore, LogStore, OpenReport, ReadLimits, Seed, StoreError,
+};
+use support_dir::TempDir;
+
+const ALL: ReadLimits = ReadLimits { entries: usize::MAX, bytes: usize::MAX };
+/// Where the child is to write, by this name in its environment.
+const CHILD: &str = "FOLIO_KILL_CHILD";
+const LEDGERS: i64 = 3;
+const ROUNDS: u64 = 100;
+/// Less is tried where the disk is slow.
+const MOST: Duration = Duration::from_secs(30);
+
+fn options() -> FileOptions {
+    FileOptions { segment_bytes: 256 * 1024, ..FileOptions::default() }
+}
+
+fn open(path: &Path) -> (FileStore, OpenReport) {
+    FileStore::open(RealDirectory::new(path), options()).unwrap()
+}
+
+fn payload(ledger: i64, entry: i64) -> Bytes {
+    let size = usize::try_from((ledger * 13 + entry * 29) % 400).unwrap();
+    let mut payload = format!("{ledger}:{entry} ").into_bytes();
+    payload.resize(payload.len() + size, b'-');
+    payload.into()
+}
+
+fn next<S: LogStore>(store: &S, ledger: i64) -> Option<i64> {
+    match ask(|done| store.last_confirmed(ledger, done)).wait() {
+        Ok(last) => Some(last + 1),
+        Err(StoreError::NoSuchLedger(_)) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Whoever listened may be gone.
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
+
+/// Not a test of its own: what the others start, and kill. Appends for ever, and says what it was answered.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    // What the test runner has begun to say ends here.
+    say("");
+    let store = open(Path::new(&path)).0;
+    let mut nexts = BTreeMap::new();
+    for ledger in 0..LEDGERS {
+        if next(&store, ledger).is_none() {
+            ask(|done| store.create("g", ledger, 1, done)).wait().unwrap();
+        }
+        nexts.insert(ledger, next(&store, ledger).unwrap());
+    }
+    // A ledger that comes and goes, so that segments are used again.
+    let mut passing = 0;
+    while let Some(there) = ask(|done| store.list("passing", done)).wait().unwrap().first() {
+        ask(|done| store.delete(there.ledger, 1, done)).wait().unwrap();
+    }
+    for round in 0_i64.. {
+        let (tell, told) = std::sync::mpsc::channel();
+        for (&ledger, first) in &mut nexts {
+            let count = 1 + (round + ledger) % 5;
+            let entries = (*first..*first + count).map(|entry| payload(ledger, entry)).collect();
+            let tell = tell.clone();
+            let done = Done::new(move |answer: Result<_, StoreError>| {
+                match answer {
+                    Ok(_) => say(&format!("+{ledger}:{count}")),
+                    Err(StoreError::Full) => say("full"),
+                    Err(other) => panic!("{other}"),
+                }
+                tell.send(()).unwrap();
+            });
+            store.append(Append { ledger, epoch: 1, first: *first, entries }, done);
+            *first += count;
+        }
+        if round % 20 == 0 {
+            if passing > 0 {
+                ask(|done| store.delete(passing, 1, done)).wait().unwrap();
+                say(&format!("-{passing}"));
+            }
+            passing = 1000 + round + i64::from(std::process::id()) * 100_000;
+            ask(|done| store.create("passing", passing, 1, done)).wait().unwrap();
+        }
+        for _ in 0..LEDGERS {
+            told.recv().unwrap();
+        }
+    }
+}
+
+/// Starts a child, kills it after a while, and reads what it was answered: how many entries of each ledger, and which ledgers are deleted.
+fn run_child(path: &Path, after: Duration) -> (BTreeMap<i64, i64>, Vec<i64>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let out = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut answered, mut deleted) = (BTreeMap::new(), Vec::new());
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if let Some((ledger, count)) = line.strip_prefix('+').and_then(|rest| rest.split_once(':')) {
+                let (Ok(ledger), Ok(count)) = (ledger.parse::<i64>(), count.parse::<i64>()) else { continue };
+                *answered.entry(ledger).or_insert(0) += count;
+            } else if let Some(ledger) = line.strip_prefix('-').and_then(|rest| rest.parse().ok()) {
+                deleted.push(ledger);
+            }
+        }
+        (answered, deleted)
+    });
+    std::thread::sleep(after);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap()
+}
+
+/// Nothing that was answered is lost, nothing is there twice, and the order is kept, however often the process is killed.
+#[test]
+fn a_process_that_is_killed_loses_nothing_that_it_was_answered() {
+    let temp = TempDir::new("kill");
+    let began = Instant::now();
+    let mut seed = Seed::new(5);
+    let (mut known, mut rounds, mut cuts, mut grew) = (BTreeMap::<i64, i64>::new(), 0, 0, 0);
+    for _ in 0..ROUNDS {
+        if began.elapsed() > MOST {
+            break;
+        }
+        let (answered, deleted) = run_child(temp.path(), Duration::from_millis(40 + seed.below(160)));
+        rounds += 1;
+        let (store, report) = open(temp.path());
+        cuts += i32::from(report.cut.is_some());
+        for ledger in 0..LEDGERS {
+            let was = known.get(&ledger).copied().unwrap_or(0);
+            let more = answered.get(&ledger).copied().unwrap_or(0);
+            let Some(there) = next(&store, ledger) else {
+                assert_eq!(was + more, 0, "ledger {ledger} is lost");
+                continue;
+            };
+            assert!(there >= was + more, "{ledger}: {there} entries, {was} and {more} were answered");
+            assert!(there <= was + more + 5, "{ledger}: {there} entries, {was} and {more} were answered");
+            let mut read = Vec::new();
+            while i64::try_from(read.len()).unwrap() < there - was {
+                let first = was + i64::try_from(read.len()).unwrap();
+                read.extend(ask(|done| store.read(ledger, first, ALL, done)).wait().unwrap());
+            }
+            let expected: Vec<_> = (was..there).map(|entry| payload(ledger, entry)).collect();
+            assert_eq!(read, expected, "ledger {ledger}");
+            grew += i32::from(more > 0);
+            known.insert(ledger, there);
+        }
+        for info in ask(|done| store.list("passing", done)).wait().unwrap() {
+            assert!(!deleted.contains(&info.ledger), "ledger {} has come back", info.ledger);
+        }
+    }
+    println!("{rounds} rounds, {cuts} tails cut, {grew} times a ledger grew");
+    assert!(rounds >= 20 && grew > rounds, "{rounds} rounds, {grew}");
+    let (store, _) = open(temp.path());
+    for (&ledger, &count) in &known {
+        let mut at = 0;
+        while at < count {
+            for one in ask(|done| store.read(ledger, at, ALL, done)).wait().unwrap() {
+                assert_eq!(one, payload(ledger, at));
+                at += 1;
+            }
+        }
+    }
+}
