@@ -55,7 +55,7 @@ use tree::Tree;
 ///
 /// let clock = arc_dyn!(SystemClock::new() => dyn Clock);
 /// let cursors = ActiveCursors::new(Duration::from_secs(2), clock.clone());
-/// assert!(!cursors.worth_caching(clock.coarse()), "nobody reads");
+/// assert!(!cursors.worth_caching(clock.now()), "nobody reads");
 ///
 /// let slow = cursors.add((1, 10));
 /// let mut fast = cursors.add((1, 10));
@@ -87,7 +87,7 @@ impl Shared {
     }
 
     fn remove(&self, position: Position) {
-        let until = (self.clock.coarse() + self.linger).as_nanos();
+        let until = (self.clock.now() + self.linger).as_nanos();
         let mut tree = self.tree.lock();
         tree.remove(position);
         self.tell(&tree, until);
@@ -105,7 +105,7 @@ impl Shared {
 }
 
 impl ActiveCursors {
-    /// No cursors yet; entries are worth caching for `linger` after the last one has left, by this clock's coarse time.
+    /// No cursors yet; entries are worth caching for `linger` after the last one has left, by this clock.
     pub fn new(linger: Duration, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared {
             tree: Mutex::new(Tree::new()),

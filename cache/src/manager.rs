@@ -167,9 +167,9 @@ impl<V: Send + Sync + 'static> CacheManager<V> {
         &self.0.evictor.clock
     }
 
-    /// The clock's coarse time, to insert with.
+    /// The clock's time, to insert with.
     pub fn now(&self) -> Instant {
-        self.0.evictor.clock.coarse()
+        self.0.evictor.clock.now()
     }
 
     /// The settings as they are.

@@ -178,7 +178,7 @@ impl<V: Payload> Fill<V> {
             }
             Some((position, value.clone(), reads))
         });
-        let taken = self.insert(&mut self.cache.inserter(), entries, stored.sliced, self.clock.coarse());
+        let taken = self.insert(&mut self.cache.inserter(), entries, stored.sliced, self.clock.now());
         self.note(uncached.0, uncached.1);
         if taken > 0 && !self.is_current(generation) {
             let last = first.saturating_add(i64::from(count) - 1);

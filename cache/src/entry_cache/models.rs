@@ -129,7 +129,7 @@ fn two_gaps_answered_at_once() {
         // Nothing is cached: that is modelled above.
         let scene = Scene::new(0);
         let middle = Load(Arc::new(Tracked::new(1)));
-        assert!(scene.cache.inserter().insert((1, 1), middle, 0, ManualClock::new().coarse()));
+        assert!(scene.cache.inserter().insert((1, 1), middle, 0, ManualClock::new().now()));
         scene.read(0, 3);
         let answering = scene.clone();
         let storage = thread::spawn(move || assert!(answering.shelf.answer()));

@@ -319,7 +319,7 @@ fn the_end_of_a_batch_is_told_when_the_executor_is_shut_while_it_runs() {
     let second = Arc::clone(&handler.second);
     let executor = Arc::new(BatchingExecutor::handled_by(handler).build(delegate.clone()).unwrap());
     let itself = Arc::downgrade(&executor);
-    assert!(second.set(Box::new(move || drop(itself.upgrade().unwrap().shutdown_now()))).is_ok());
+    assert!(second.set(Box::new(move || itself.upgrade().unwrap().shutdown_now())).is_ok());
     (1..=3).for_each(|task| executor.submit(task).unwrap());
     delegate.run_all();
     assert_eq!(seen.take(), [Some(1), Some(2), None], "the third is given back");
