@@ -60,6 +60,10 @@ fn a_permit_goes_back_with_the_last_entry() {
         assert_eq!(scene.manager.permits().in_use(), left * EACH, "a value by itself does not");
         drop(value);
     }
+    scene.read("one", 0, 0);
+    let one = scene.told.one("one").unwrap();
+    assert_eq!(scene.manager.permits().in_use(), EACH);
+    drop(one);
     scene.end();
 }
 

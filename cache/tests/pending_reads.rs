@@ -408,6 +408,40 @@ fn panics_of_readers_and_copies_end_there() {
     assert!(matches!(told.recv().unwrap(), Ok(4)), "the last one has what was read itself");
 }
 
+/// I34: destructors of what a reader has not asked for may panic: he has his part, all others have gone.
+#[test]
+fn panics_of_destructors_end_there() {
+    struct Heavy(i64, Arc<AtomicUsize>);
+    impl Clone for Heavy {
+        fn clone(&self) -> Self {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Self(self.0, Arc::clone(&self.1))
+        }
+    }
+    impl Drop for Heavy {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+            assert!((4..6).contains(&self.0) || std::thread::panicking(), "as it is meant to");
+        }
+    }
+    struct Now(Arc<AtomicUsize>);
+    impl ReadStorage<Heavy> for Now {
+        fn read(&self, _: i64, first: i64, count: u32, done: ReadDone<Heavy>) {
+            // More than was asked for.
+            self.0.fetch_add(10, Ordering::Relaxed);
+            assert_eq!((first, count), (4, 2));
+            done.succeed((4..14).map(|entry| Heavy(entry, Arc::clone(&self.0))).collect::<Vec<_>>());
+        }
+    }
+    let alive = Arc::new(AtomicUsize::new(0));
+    let (tell, told) = mpsc::channel();
+    PendingReads::new(Now(Arc::clone(&alive)))
+        .read(1, 4, 2, move |entries| tell.send(entries.unwrap()).unwrap());
+    let entries = told.recv().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.0).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(alive.load(Ordering::Relaxed), 2);
+}
+
 /// 1.9: after an invalidation reads start anew, and what waited before is still told.
 #[test]
 fn an_invalidation_detaches_what_is_under_way() {

@@ -5,8 +5,10 @@
 
 mod support_dir;
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -84,15 +86,14 @@ fn stepped(directory: &SimDirectory) -> (FileStore<SimDirectory>, Stepper<SimDir
 /// 1.15: files do what a store of ledgers does.
 #[test]
 fn files_conform() {
-    let (keep, kept) = mpsc::channel();
-    conformance::log_store(&move || {
+    let kept = RefCell::new(Vec::new());
+    conformance::log_store(&|| {
         let temp = TempDir::new("conform");
         let options = FileOptions { segment_bytes: 256 * 1024, ..FileOptions::default() };
         let store = open(&RealDirectory::new(temp.path()), options);
-        keep.send(temp).unwrap();
+        kept.borrow_mut().push(temp);
         store
     });
-    drop(kept);
 }
 
 #[test]
@@ -280,7 +281,7 @@ fn more_than_may_wait_is_refused_at_once_and_nothing_is_lost() {
 fn who_asks_after_the_end_is_told_so() {
     let directory = SimDirectory::new();
     let (store, stepper) = stepped(&directory);
-    let store = std::sync::Arc::new(store);
+    let store = Arc::new(store);
     let asked = ask(|done| store.create("g", 1, 1, done));
     stepper.finish();
     asked.wait().unwrap();
@@ -292,19 +293,24 @@ fn who_asks_after_the_end_is_told_so() {
 #[test]
 fn an_answer_may_be_the_last_to_hold_the_store() {
     let temp = TempDir::new("last");
-    let store = std::sync::Arc::new(open(&RealDirectory::new(temp.path()), small()));
-    let (tell, told) = mpsc::channel();
-    let holds = std::sync::Arc::clone(&store);
-    let (go, gone) = mpsc::channel::<()>();
-    let done = Done::new(move |made: Result<(), _>| {
-        gone.recv().unwrap();
-        drop(holds);
-        tell.send(made).unwrap();
+    let store = Arc::new(open(&RealDirectory::new(temp.path()), small()));
+    let (mine, gone) = (Arc::new(AtomicBool::new(false)), Arc::clone(&store));
+    let theirs = Arc::clone(&mine);
+    let told = ask(|told| {
+        let done = Done::new(move |made: Result<(), _>| {
+            // Acquire: the other holder is gone; pairs with the Release of the test.
+            while !theirs.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            drop(gone);
+            told.tell(made);
+        });
+        store.create("g", 1, 1, done);
     });
-    store.create("g", 1, 1, done);
     drop(store);
-    go.send(()).unwrap();
-    told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+    // Release: pairs with the Acquire of the answer.
+    mine.store(true, Ordering::Release);
+    told.wait().unwrap();
 }
 
 /// Every segment is used again and again, and never shows what was deleted.

@@ -7,11 +7,12 @@ use folio_sync::time::{Clock, Instant};
 use folio_sync::{Arc, step, unwind};
 
 use super::counts::{Counts, add, get};
+use super::gaps::{gaps, merge};
 use super::payload::Payload;
 use crate::active::ActiveCursors;
 use crate::cache::RangeCache;
 use crate::inserter::Inserter;
-use crate::pending::{ReadDone, ReadStorage, StorageFailure, Stored, contained};
+use crate::pending::{ReadDone, ReadStorage, StorageFailure, Stored, contained, drop_all, gather, whole};
 use crate::range::Position;
 
 /// What an entry is taken to weigh before one was added.
@@ -117,22 +118,20 @@ impl<V: Payload> Fill<V> {
         add(&self.added_weight, weight);
     }
 
-    /// All entries of a range, if all are there.
-    fn whole(&self, ledger: i64, first: i64, count: u32) -> Option<Vec<V>> {
+    /// The entries of a range that are there; none if a copy of them panics.
+    fn found(&self, ledger: i64, first: i64, count: u32) -> Vec<(i64, V)> {
         let last = first.saturating_add(i64::from(count) - 1);
         let found = unwind::catch(|| {
-            let mut values = Vec::new();
-            self.cache
-                .for_each_in_range((ledger, first)..=(ledger, last), |_, value| values.push(value.clone()));
-            values
+            let mut found = Vec::new();
+            self.cache.for_each_in_range((ledger, first)..=(ledger, last), |(_, entry), value| {
+                found.push((entry, value.clone()));
+            });
+            found
         });
-        match found {
-            Ok(values) => (values.len() == count as usize).then_some(values),
-            Err(payload) => {
-                unwind::discard(payload);
-                None
-            }
-        }
+        found.unwrap_or_else(|payload| {
+            unwind::discard(payload);
+            Vec::new()
+        })
     }
 
     /// What was invalidated so far.
@@ -223,14 +222,45 @@ pub(super) const TRIES: u32 = 2;
 pub(super) struct Filling<V> {
     pub(super) fill: Arc<Fill<V>>,
     pub(super) storage: Arc<dyn ReadStorage<V>>,
+    /// Whether what has come into the cache by now is left out.
+    pub(super) looks_again: bool,
 }
 
 impl<V: Payload> ReadStorage<V> for Filling<V> {
     fn read(&self, ledger: i64, first: i64, count: u32, done: ReadDone<V>) {
-        // A read that was under way when the cache was looked at may have ended since.
-        if let Some(values) = self.fill.whole(ledger, first, count) {
-            return done.succeed(values);
+        // Reads that were under way when the cache was looked at may have ended since: what they have read is not read again.
+        let found = if self.looks_again { self.fill.found(ledger, first, count) } else { Vec::new() };
+        if found.is_empty() {
+            return self.begin(ledger, first, count, move |answer| done.answer(answer));
         }
+        let gaps = gaps(first, count, found.iter().map(|(entry, _)| *entry));
+        let found: Vec<_> = found.into_iter().map(|(_, value)| value).collect();
+        if gaps.is_empty() {
+            return done.succeed(found);
+        }
+        let told = gaps.clone();
+        let parts = gather(gaps.len(), move |parts| match whole(parts) {
+            Ok(parts) => done.succeed(merge(found, &told, parts)),
+            Err(failure) => {
+                drop_all(found);
+                done.fail(failure);
+            }
+        });
+        for (gap, part) in gaps.into_iter().zip(parts) {
+            self.begin(ledger, gap.first, gap.count, move |answer| part(answer.map(|stored| stored.values)));
+        }
+    }
+}
+
+impl<V: Payload> Filling<V> {
+    /// Asks storage, and puts what it answers into the cache before that is told.
+    fn begin(
+        &self,
+        ledger: i64,
+        first: i64,
+        count: u32,
+        told: impl FnOnce(Result<Stored<V>, StorageFailure>) + Send + 'static,
+    ) {
         let fill = Arc::clone(&self.fill);
         let generation = fill.generation();
         add(&fill.counts.storage_reads, 1);
@@ -239,7 +269,7 @@ impl<V: Payload> ReadStorage<V> for Filling<V> {
                 Ok(stored) => contained(|| fill.insert_stored(generation, (ledger, first), count, stored)),
                 Err(_) => add(&fill.counts.storage_failures, 1),
             }
-            done.answer(answer);
+            told(answer);
         });
     }
 }

@@ -46,6 +46,7 @@ mod counts;
 mod entry;
 mod error;
 mod fill;
+mod gaps;
 #[cfg(all(test, loom))]
 mod models;
 mod payload;
@@ -67,7 +68,7 @@ use read::{Core, Extent};
 use crate::cache::RangeCache;
 use crate::core::Removed;
 use crate::manager::CacheManager;
-use crate::pending::{PendingReads, ReadStorage, contained};
+use crate::pending::{PendingReads, ReadStorage, contained, drop_all};
 use crate::range::Position;
 
 /// Settings of an [`EntryCache`]; what it was opened with never changes.
@@ -170,8 +171,11 @@ impl<V: Payload> EntryCache<V> {
         executor: Option<Arc<dyn Executor>>,
     ) -> Self {
         let (fill, storage) = (Arc::new(fill), arc_dyn!(storage => dyn ReadStorage<V>));
-        let filling = Filling { fill: Arc::clone(&fill), storage: Arc::clone(&storage) };
-        Self(Arc::new(Core { fill, pending: PendingReads::new(filling), storage, permits, executor }))
+        let filling = |looks_again| {
+            PendingReads::new(Filling { fill: Arc::clone(&fill), storage: Arc::clone(&storage), looks_again })
+        };
+        let (pending, fallbacks) = (filling(true), filling(false));
+        Self(Arc::new(Core { fill, pending, fallbacks, storage, permits, executor }))
     }
 
     /// Reads entries into `buffer`, whose room is used and whose contents are dropped.
@@ -184,7 +188,7 @@ impl<V: Payload> EntryCache<V> {
         mut buffer: Vec<ReadEntry<V>>,
         done: impl FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send + 'static,
     ) {
-        contained(|| buffer.clear());
+        drop_all(buffer.drain(..));
         match request.extent() {
             Ok(Some(extent)) => Core::read(&self.0, extent, buffer, done),
             Ok(None) => contained(|| done(Ok(buffer))),
@@ -252,6 +256,7 @@ impl<V: Payload> EntryCache<V> {
     pub fn invalidate_all(&self, ledger: i64) -> Removed {
         self.0.fill.invalidate();
         self.0.pending.invalidate(ledger);
+        self.0.fallbacks.invalidate(ledger);
         self.0.fill.cache.remove_ledger(ledger)
     }
 
@@ -259,6 +264,7 @@ impl<V: Payload> EntryCache<V> {
     pub fn clear(&self) -> Removed {
         self.0.fill.invalidate();
         self.0.pending.clear();
+        self.0.fallbacks.clear();
         self.0.fill.cache.clear()
     }
 
@@ -269,7 +275,8 @@ impl<V: Payload> EntryCache<V> {
 
     /// How reads went so far. Neither locks nor walks.
     pub fn snapshot(&self) -> EntryCacheSnapshot {
-        self.0.fill.counts.snapshot(self.0.pending.counts().coalesced)
+        let coalesced = self.0.pending.counts().coalesced + self.0.fallbacks.counts().coalesced;
+        self.0.fill.counts.snapshot(coalesced)
     }
 }
 

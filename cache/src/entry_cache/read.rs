@@ -6,8 +6,11 @@ use super::counts::add;
 use super::entry::ReadEntry;
 use super::error::ReadError;
 use super::fill::{Fill, TRIES, ask};
+use super::gaps::{Gap, gaps, merge};
 use super::payload::Payload;
-use crate::pending::{Parts, PendingReads, ReadStorage, StorageFailure, contained, gather, panicked};
+use crate::pending::{
+    Parts, PendingReads, ReadStorage, StorageFailure, contained, drop_all, gather, panicked,
+};
 use crate::permits::{Acquired, Permit, PermitError, ReadPermits};
 use crate::range::Position;
 
@@ -15,6 +18,8 @@ use crate::range::Position;
 pub(super) struct Core<V> {
     pub(super) fill: Arc<Fill<V>>,
     pub(super) pending: PendingReads<V>,
+    /// Reads of the whole, whatever is cached of it.
+    pub(super) fallbacks: PendingReads<V>,
     pub(super) storage: Arc<dyn ReadStorage<V>>,
     pub(super) permits: Option<ReadPermits>,
     /// Where reads go on that had to wait for a permit.
@@ -43,15 +48,6 @@ impl Extent {
 
 /// Hears what became of a read.
 pub(super) type Done<V> = Box<dyn FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send>;
-
-/// A part of a read that the cache does not have: the longest there is.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    first: i64,
-    count: u32,
-    /// How many entries before it were found.
-    at: usize,
-}
 
 /// A read that could not be completed at once. However it goes, `done` is told once; the permit is given back first if there are no entries.
 struct Read<V: Payload> {
@@ -185,9 +181,9 @@ impl<V: Payload> Read<V> {
             return self.read_whole();
         }
         add(&counts.partial, 1);
-        let gaps = self.gaps();
+        let Extent { ledger, first, count, .. } = self.extent;
+        let gaps = gaps(first, count, self.entries.iter().map(|entry| entry.position.1));
         let core = Arc::clone(&self.core);
-        let ledger = self.extent.ledger;
         let told = gaps.clone();
         let parts = gather(gaps.len(), move |parts| self.filled(parts, &told));
         for (gap, part) in gaps.into_iter().zip(parts) {
@@ -214,57 +210,20 @@ impl<V: Payload> Read<V> {
         }
     }
 
-    /// The longest parts that were not found, in order.
-    fn gaps(&self) -> Vec<Gap> {
-        let mut gaps = Vec::new();
-        let mut next = self.extent.first;
-        let mut gap_to = |at: usize, next: i64, end: i64| {
-            let count = u32::try_from(end.abs_diff(next)).expect("a gap is a part of what is wanted");
-            if count > 0 {
-                gaps.push(Gap { first: next, count, at });
-            }
-        };
-        for (at, entry) in self.entries.iter().enumerate() {
-            let (_, entry) = entry.position;
-            gap_to(at, next, entry);
-            if entry == self.extent.last() {
-                return gaps;
-            }
-            next = entry + 1;
-        }
-        let rest = self.extent.last().abs_diff(next) + 1;
-        let count = u32::try_from(rest).expect("a gap is a part of what is wanted");
-        gaps.push(Gap { first: next, count, at: self.entries.len() });
-        gaps
-    }
-
     /// Puts the parts that were missing between those that were found; if one could not be read, drops all of them, and reads the whole once.
     fn filled(mut self, parts: Parts<V>, gaps: &[Gap]) {
         if parts.iter().any(Result::is_err) {
             add(&self.core.fill.counts.fallbacks, 1);
-            contained(|| drop(parts));
-            contained(|| self.entries.clear());
-            return self.read_whole();
+            drop_all(parts.into_iter().flatten().flatten());
+            drop_all(self.entries.drain(..));
+            let fallbacks = self.core.fallbacks.clone();
+            let Extent { ledger, first, count, .. } = self.extent;
+            return fallbacks.read(ledger, first, count, move |answer| self.answered(answer));
         }
         let ledger = self.extent.ledger;
-        let there = self.entries.len() + parts.iter().flatten().map(Vec::len).sum::<usize>();
-        let mut found = std::mem::take(&mut self.entries).into_iter();
-        let mut all = Vec::with_capacity(there);
-        let mut before = 0;
-        for (gap, part) in gaps.iter().zip(parts.into_iter().flatten()) {
-            all.extend(found.by_ref().take(gap.at - before));
-            before = gap.at;
-            let is_short = part.len() < gap.count as usize;
-            all.extend(entries(ledger, gap.first, part));
-            if is_short {
-                // What comes after a missing entry cannot be told.
-                contained(|| drop(found));
-                self.entries = all;
-                return self.succeed();
-            }
-        }
-        all.extend(found);
-        self.entries = all;
+        let parts = parts.into_iter().flatten().zip(gaps);
+        let parts = parts.map(|(part, gap)| entries(ledger, gap.first, part).collect());
+        self.entries = merge(std::mem::take(&mut self.entries), gaps, parts);
         self.succeed();
     }
 
@@ -274,7 +233,7 @@ impl<V: Payload> Read<V> {
             Ok(mut values) => {
                 let count = self.extent.count as usize;
                 if values.len() > count {
-                    contained(|| values.truncate(count));
+                    drop_all(values.split_off(count));
                 }
                 let Extent { ledger, first, .. } = self.extent;
                 self.entries.extend(entries(ledger, first, values));
@@ -312,7 +271,7 @@ impl<V: Payload> Read<V> {
     fn end(&mut self, error: ReadError) {
         let Some(done) = self.done.take() else { return };
         add(&self.core.fill.counts.failures, 1);
-        contained(|| drop(std::mem::take(&mut self.entries)));
+        drop_all(std::mem::take(&mut self.entries));
         // Before it is told: then it may read again at once.
         drop(self.permit.take());
         contained(|| done(Err(error)));

@@ -2,8 +2,8 @@
 
 use folio_sync::{Arc, Mutex};
 
-use super::Done;
 use super::storage::StorageFailure;
+use super::{Done, drop_all};
 
 /// What came of the parts, in their order.
 pub(crate) type Parts<V> = Vec<Result<Vec<V>, StorageFailure>>;
@@ -51,19 +51,33 @@ pub(crate) fn gather<V: Send + 'static>(
     })
 }
 
+/// The parts, if none has failed.
+///
+/// # Errors
+/// The first failure; the parts are dropped.
+pub(crate) fn whole<V>(parts: Parts<V>) -> Result<Vec<Vec<V>>, StorageFailure> {
+    if let Some(failure) = parts.iter().find_map(|part| part.as_ref().err().cloned()) {
+        drop_all(parts.into_iter().flatten().flatten());
+        return Err(failure);
+    }
+    Ok(parts.into_iter().flatten().collect())
+}
+
 /// One after the other, as far as they follow each other; each part with how many entries it should have.
 ///
 /// # Errors
 /// The first failure, if a part has failed.
 pub(crate) fn concatenate<V>(parts: Parts<V>, wanted: &[usize]) -> Result<Vec<V>, StorageFailure> {
-    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let parts = whole(parts)?;
     let mut all = Vec::new();
-    for (part, wanted) in parts.into_iter().zip(wanted) {
+    let mut parts = parts.into_iter().zip(wanted);
+    for (part, wanted) in parts.by_ref() {
         let is_short = part.len() < *wanted;
         all.extend(part);
         if is_short {
             break;
         }
     }
+    drop_all(parts.flat_map(|(part, _)| part));
     Ok(all)
 }

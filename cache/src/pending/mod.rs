@@ -40,11 +40,11 @@ use std::fmt;
 use folio_sync::atomic::{AtomicU64, Ordering};
 use folio_sync::{Arc, Mutex, arc_dyn, step, unwind};
 
-pub(crate) use gather::{Parts, gather};
+pub(crate) use gather::{Parts, gather, whole};
 pub use storage::{ReadDone, ReadStorage, StorageFailure, Stored};
 
 use gather::concatenate;
-use open::{Open, Segment, Taken};
+use open::{Open, Reader, Segment};
 
 /// Hears what became of a read.
 pub(crate) type Done<V> = Box<dyn FnOnce(Result<Vec<V>, StorageFailure>) + Send>;
@@ -201,36 +201,31 @@ impl<V: Clone + Send + 'static> Shared<V> {
         if answer.is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(taken) = taken else { return };
+        let Some(readers) = taken else { return };
         match answer {
-            Ok(stored) => hand_out(taken, stored.values),
+            Ok(stored) => hand_out(readers, stored.values),
             Err(failure) => {
-                taken.readers.into_iter().for_each(|reader| tell(reader.done, Err(failure.clone())));
+                for reader in readers {
+                    tell(reader.done, Err(failure.clone()));
+                }
             }
         }
     }
 }
 
 /// Gives each reader its part: copies, and to the last one what was read itself.
-fn hand_out<V: Clone>(Taken { mut readers, count }: Taken<V>, mut values: Vec<V>) {
-    let Some(last) = readers.pop() else { return contained(|| drop(values)) };
-    if values.len() > count {
-        contained(|| values.truncate(count));
-    }
+fn hand_out<V: Clone>(mut readers: Vec<Reader<V>>, mut values: Vec<V>) {
+    let Some(last) = readers.pop() else { return drop_all(values) };
     for reader in readers {
         let copy =
             unwind::catch(|| values.get(reader.part(values.len())).map_or_else(Vec::new, <[V]>::to_vec));
         tell(reader.done, copy.map_err(panicked));
     }
     let part = last.part(values.len());
-    if part != (0..values.len()) {
-        let rest = |values: &mut Vec<V>| {
-            values.truncate(part.end);
-            values.drain(..part.start.min(values.len()));
-        };
-        contained(|| rest(&mut values));
-    }
-    tell(last.done, Ok(values));
+    let behind = values.split_off(part.end);
+    let own = if part.start == 0 { std::mem::take(&mut values) } else { values.split_off(part.start) };
+    drop_all(values.into_iter().chain(behind));
+    tell(last.done, Ok(own));
 }
 
 /// Tells a reader; its panic ends here.
@@ -241,6 +236,14 @@ fn tell<V>(done: Done<V>, result: Result<Vec<V>, StorageFailure>) {
 /// Calls user code; its panic ends here.
 pub(crate) fn contained(call: impl FnOnce()) {
     if let Err(payload) = unwind::catch(call) {
+        unwind::discard(payload);
+    }
+}
+
+/// Drops values one after the other: a destructor that panics stops no other, and its panic ends here.
+pub(crate) fn drop_all<T>(values: impl IntoIterator<Item = T>) {
+    let mut values = values.into_iter();
+    while let Err(payload) = unwind::catch(|| values.by_ref().for_each(drop)) {
         unwind::discard(payload);
     }
 }

@@ -29,13 +29,6 @@ struct Read<V> {
     readers: Vec<Reader<V>>,
 }
 
-/// A read that was taken out.
-pub(super) struct Taken<V> {
-    pub(super) readers: Vec<Reader<V>>,
-    /// How many entries were asked for.
-    pub(super) count: usize,
-}
-
 /// A part of a range, and the read that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
@@ -130,8 +123,8 @@ impl<V> Open<V> {
         read.readers.push(Reader { skip, count: segment.count(), done });
     }
 
-    /// Takes a read out, with its readers. If it has failed, nobody joins another one of its ledger: they may fail alike.
-    pub(super) fn take(&mut self, read: u64, failed: bool) -> Option<Taken<V>> {
+    /// Takes a read out; its readers. If it has failed, nobody joins another one of its ledger: they may fail alike.
+    pub(super) fn take(&mut self, read: u64, failed: bool) -> Option<Vec<Reader<V>>> {
         let Read { extent, readers } = self.reads.remove(&read)?;
         if failed {
             self.detach(extent.0);
@@ -140,8 +133,7 @@ impl<V> Open<V> {
             self.joinable.remove(&extent);
             self.forget_longest();
         }
-        let (_, first, last) = extent;
-        Some(Taken { readers, count: count(first, last) })
+        Some(readers)
     }
 
     /// Nobody joins a ledger's reads any more.
