@@ -81,7 +81,7 @@ pub use active::{ActiveCursor, ActiveCursors};
 pub use cache::RangeCache;
 pub use entry_cache::{
     EntryCache, EntryCacheOptions, EntryCacheSnapshot, EntryInserter, ExpectedReads, InFlight, Metadata,
-    Parsed, Payload, ReadEntry, ReadError, ReadRequest,
+    Parsed, Payload, PermitsFor, ReadEntry, ReadError, ReadRequest,
 };
 pub use error::{NotInserted, Reason};
 pub use eviction::{EvictError, Evicted, EvictionOptions, EvictionQueue};

@@ -21,7 +21,9 @@ mod counted {
 
     use bytes::Bytes;
     use folio_cache::pending::{ReadDone, ReadStorage, Stored};
-    use folio_cache::{CacheManager, CacheOptions, EntryCache, EntryCacheOptions, ReadEntry, ReadRequest};
+    use folio_cache::{
+        CacheManager, CacheOptions, EntryCache, EntryCacheOptions, PermitsFor, ReadEntry, ReadRequest,
+    };
     use folio_sync::test_util::alloc::{Counting, Counts};
     use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
     use folio_sync::time::Clock;
@@ -78,9 +80,10 @@ mod counted {
             arc_dyn!(clock => dyn Clock),
         )
         .unwrap();
-        for permits in [true, false] {
+        for permits in [PermitsFor::EveryRead, PermitsFor::StorageReads, PermitsFor::NoRead] {
             let mut options = EntryCacheOptions::default();
             options.permits = permits;
+            let guards = u64::from(permits == PermitsFor::EveryRead);
             let cache = EntryCache::new(&manager, Disk, |_| 1, options);
             let before = Counts::now();
             read(&cache, 100);
@@ -88,9 +91,9 @@ mod counted {
             // The copies that are cached are read for the first time here.
             let before = Counts::now();
             read(&cache, 50);
-            assert_eq!((Counts::now() - before).allocations, u64::from(permits), "nor for a first reader");
+            assert_eq!((Counts::now() - before).allocations, guards, "nor for a first reader");
             for count in [1, 100] {
-                assert_eq!(allocations(&cache, count, 1_000), 1_000 * u64::from(permits));
+                assert_eq!(allocations(&cache, count, 1_000), 1_000 * guards);
             }
             cache.mark_read(&[]);
         }

@@ -16,7 +16,7 @@ mod storage;
 use std::time::Duration;
 
 use entries::{Scene, cache_options, request};
-use folio_cache::{CacheOptions, EntryCacheOptions, PermitError, ReadError};
+use folio_cache::{CacheOptions, EntryCacheOptions, PermitError, PermitsFor, ReadError};
 use folio_sync::test_util::ManualExecutor;
 use folio_sync::{Executor, arc_dyn};
 use storage::WEIGHT;
@@ -183,13 +183,36 @@ fn permits_do_not_depend_on_the_cache() {
     assert_eq!(scene.told.entries("b").len(), 4);
     scene.end();
     let mut entry_options = EntryCacheOptions::default();
-    entry_options.permits = false;
+    entry_options.permits = PermitsFor::NoRead;
     let scene = room_with(cache_options(1), entry_options);
     scene.read("a", 0, 9);
     scene.read("b", 20, 29);
     assert_eq!((scene.shelf.log().len(), scene.manager.permits().in_use()), (2, 0));
     assert_eq!(scene.shelf.answer_all(), 2);
     assert_eq!(scene.told.take().len(), 2);
+    scene.end();
+}
+
+/// I33: where only storage takes permits, a read that finds all takes none and never waits; one that misses waits, and looks again when it has one.
+#[test]
+fn what_is_cached_may_need_no_permit() {
+    let mut entry_options = EntryCacheOptions::default();
+    entry_options.permits = PermitsFor::StorageReads;
+    let scene = room_with(cache_options(EACH * 10), entry_options);
+    scene.append(0..20);
+    scene.read("cached", 0, 19);
+    assert_eq!((scene.told.entries("cached").len(), scene.manager.permits().in_use()), (20, 0));
+    scene.read("stored", 30, 36);
+    assert_eq!((scene.shelf.log().len(), scene.manager.permits().in_use()), (1, 7 * EACH));
+    scene.read("partial", 18, 21);
+    assert_eq!((scene.shelf.log().len(), scene.manager.permits().queued()), (1, 1));
+    scene.read("also cached", 0, 9);
+    assert_eq!(scene.told.entries("also cached").len(), 10);
+    scene.append(20..22);
+    scene.shelf.next().answer();
+    assert_eq!(scene.told.entries("stored").len(), 7);
+    assert_eq!(scene.told.entries("partial").len(), 4, "it found all when it looked again");
+    assert_eq!(scene.shelf.log().len(), 1);
     scene.end();
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use folio_cache::{ActiveCursors, CacheManager, EntryCache, EntryCacheOptions};
+use folio_cache::{ActiveCursors, CacheManager, EntryCache, EntryCacheOptions, PermitsFor};
 use folio_completer::{Completion, InlineCompleter, Policy, refusable};
 use folio_sync::atomic::{AtomicI64, Ordering};
 use folio_sync::time::Clock;
@@ -238,9 +238,12 @@ impl<T: Send + 'static> Ledger<T> {
         let storage = arc_dyn!(storage => dyn LogStorage);
         let active = ActiveCursors::new(cache.options().ttl * 2, Arc::clone(&clock));
         let reads = Reads(Arc::clone(&storage));
+        let mut cached = EntryCacheOptions::default();
+        // What readers have of the cache is bounded by what they ask for.
+        cached.permits = PermitsFor::StorageReads;
         let core = Arc::new(Core {
             id: options.id,
-            entries: EntryCache::new(cache, reads, active.clone(), EntryCacheOptions::default()),
+            entries: EntryCache::new(cache, reads, active.clone(), cached),
             _cache: cache.clone(),
             storage,
             active,

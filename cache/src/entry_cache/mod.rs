@@ -9,7 +9,7 @@
 //! short, too long, never, with errors or by a panic. An answer that is too short makes a result shorter, or [`ReadError::Missing`].
 //!
 //! *Bytes in flight.* A read has a permit for what its entries are taken to weigh: their average, or 10 KiB each as long as there is none, and 64 bytes more. Without room it
-//! waits, or is [refused](ReadError::TooManyReads). The entries keep the permit, and give it back with the last of them; the share of what there is not is
+//! waits, or is [refused](ReadError::TooManyReads). Reads that find all in the cache may be [spared](PermitsFor). The entries keep the permit, and give it back with the last of them; the share of what there is not is
 //! given back at once, all of it before a failure is told.
 //!
 //! *What is cached.* Entries that are [appended](EntryCache::inserter); and what storage read, if somebody still has to read it then, before anybody is told of it.
@@ -71,20 +71,31 @@ use crate::manager::CacheManager;
 use crate::pending::{PendingReads, ReadStorage, contained, drop_all};
 use crate::range::Position;
 
+/// Which reads of an [`EntryCache`] take permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitsFor {
+    /// All of them: what readers have of the cache counts, too, also when the cache has dropped it meanwhile.
+    EveryRead,
+    /// Those that need storage: what is cached is within the budget of the cache, and its readers are held to something else.
+    StorageReads,
+    /// None.
+    NoRead,
+}
+
 /// Settings of an [`EntryCache`]; what it was opened with never changes.
 #[non_exhaustive]
 pub struct EntryCacheOptions {
     /// Whether all that is cached is copied; not by default.
     pub copies: bool,
-    /// Whether reads take permits for the bytes that they have in flight; by default they do.
-    pub permits: bool,
+    /// Which reads take permits for the bytes that they have in flight; all by default.
+    pub permits: PermitsFor,
     /// Where reads go on that had to wait for a permit; without one, where it was given back.
     pub executor: Option<Arc<dyn Executor>>,
 }
 
 impl Default for EntryCacheOptions {
     fn default() -> Self {
-        Self { copies: false, permits: true, executor: None }
+        Self { copies: false, permits: PermitsFor::EveryRead, executor: None }
     }
 }
 
@@ -161,13 +172,15 @@ impl<V: Payload> EntryCache<V> {
         let EntryCacheOptions { copies, permits, executor } = options;
         let expected = arc_dyn!(expected => dyn ExpectedReads);
         let fill = Fill::new(manager.cache(), expected, Arc::clone(manager.clock()), copies);
-        Self::over(fill, storage, permits.then(|| manager.permits().clone()), executor)
+        let of_manager = (permits != PermitsFor::NoRead).then(|| manager.permits().clone());
+        Self::over(fill, storage, of_manager, permits, executor)
     }
 
     fn over(
         fill: Fill<V>,
         storage: impl ReadStorage<V>,
         permits: Option<crate::permits::ReadPermits>,
+        permits_for: PermitsFor,
         executor: Option<Arc<dyn Executor>>,
     ) -> Self {
         let (fill, storage) = (Arc::new(fill), arc_dyn!(storage => dyn ReadStorage<V>));
@@ -175,7 +188,7 @@ impl<V: Payload> EntryCache<V> {
             PendingReads::new(Filling { fill: Arc::clone(&fill), storage: Arc::clone(&storage), looks_again })
         };
         let (pending, fallbacks) = (filling(true), filling(false));
-        Self(Arc::new(Core { fill, pending, fallbacks, storage, permits, executor }))
+        Self(Arc::new(Core { fill, pending, fallbacks, storage, permits, permits_for, executor }))
     }
 
     /// Reads entries into `buffer`, whose room is used and whose contents are dropped.

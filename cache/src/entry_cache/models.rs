@@ -68,7 +68,7 @@ impl Scene {
         let expected = arc_dyn!(move |_| expected => dyn ExpectedReads);
         let clock = arc_dyn!(ManualClock::new() => dyn Clock);
         let fill = Fill::new(RangeCache::new(&EvictionQueue::default()), expected, clock, false);
-        let cache = EntryCache::over(fill, shelf.clone(), None, None);
+        let cache = EntryCache::over(fill, shelf.clone(), None, PermitsFor::NoRead, None);
         Self { cache, shelf, told: Arc::default() }
     }
 

@@ -2,6 +2,7 @@
 
 use folio_sync::{Arc, Executor, Job, Mutex, step, unwind};
 
+use super::PermitsFor;
 use super::counts::add;
 use super::entry::ReadEntry;
 use super::error::ReadError;
@@ -22,6 +23,7 @@ pub(super) struct Core<V> {
     pub(super) fallbacks: PendingReads<V>,
     pub(super) storage: Arc<dyn ReadStorage<V>>,
     pub(super) permits: Option<ReadPermits>,
+    pub(super) permits_for: PermitsFor,
     /// Where reads go on that had to wait for a permit.
     pub(super) executor: Option<Arc<dyn Executor>>,
 }
@@ -60,19 +62,26 @@ struct Read<V: Payload> {
 }
 
 impl<V: Payload> Core<V> {
-    /// Reads, once there is a permit.
+    /// Reads, once there is a permit where one is needed for looking.
     pub(super) fn read(
         this: &Arc<Self>,
         extent: Extent,
         entries: Vec<ReadEntry<V>>,
         done: impl FnOnce(Result<Vec<ReadEntry<V>>, ReadError>) + Send + 'static,
     ) {
-        let Some(permits) = &this.permits else { return Self::look(this, extent, None, entries, done) };
-        let bytes = this.fill.estimate().saturating_mul(extent.count.into());
+        let (PermitsFor::EveryRead, Some(permits)) = (this.permits_for, &this.permits) else {
+            return Self::look(this, extent, None, entries, done);
+        };
+        let bytes = this.bytes(extent);
         match permits.try_acquire(bytes) {
             Some(permit) => Self::look(this, extent, Some(permit), entries, done),
             None => Self::queue(this, permits, bytes, extent, entries, Box::new(done)),
         }
+    }
+
+    /// What a read is taken to weigh.
+    fn bytes(&self, extent: Extent) -> u64 {
+        self.fill.estimate().saturating_mul(extent.count.into())
     }
 
     /// Has a read wait for its permit.
@@ -132,7 +141,7 @@ impl<V: Payload> Core<V> {
         }
         let read = Read { core: Arc::clone(this), extent, entries, permit, done: Some(Box::new(done)) };
         match looked {
-            Ok(()) => read.missed(),
+            Ok(()) => read.needs_storage(),
             Err(payload) => read.fail(ReadError::Storage(panicked(payload))),
         }
     }
@@ -163,6 +172,24 @@ impl<V: Payload> Read<V> {
         }
     }
 
+    /// Goes on to storage; waits for a permit if it has none and needs one.
+    #[cold]
+    fn needs_storage(mut self) {
+        let core = Arc::clone(&self.core);
+        let (None, Some(permits)) = (&self.permit, &core.permits) else { return self.missed() };
+        let bytes = core.bytes(self.extent);
+        self.permit = permits.try_acquire(bytes);
+        if self.permit.is_some() {
+            return self.missed();
+        }
+        // It looks again when it has one: what was found is not held meanwhile.
+        let mut entries = std::mem::take(&mut self.entries);
+        contained(|| entries.clear());
+        if let Some(done) = self.done.take() {
+            Core::queue(&core, permits, bytes, self.extent, entries, done);
+        }
+    }
+
     /// Goes on with a permit.
     fn start(mut self, permit: Permit) {
         let Some(done) = self.done.take() else { return };
@@ -170,7 +197,6 @@ impl<V: Payload> Read<V> {
     }
 
     /// Reads what the cache does not have.
-    #[cold]
     fn missed(self) {
         let counts = &self.core.fill.counts;
         let (wanted, found) = (u64::from(self.extent.count), self.entries.len() as u64);
