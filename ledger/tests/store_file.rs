@@ -382,7 +382,12 @@ fn as_many_ledgers_as_fit_into_the_list_may_be() {
     delete(&store, 0);
     create(&store, 0);
     drop(store);
-    let store = open(&directory, small());
+    let store = open(&directory, FileOptions { segment_bytes: 64 * 1024, ..small() });
+    (made..2 * made).for_each(|ledger| create(&store, ledger));
+    drop(store);
+    let error = FileStore::open(directory.clone(), small()).unwrap_err();
+    assert!(matches!(error, OpenError::Options(_)), "{error}");
+    let store = open(&directory, FileOptions { segment_bytes: 64 * 1024, ..small() });
     (1..made).for_each(|ledger| holds(&store, ledger, 1));
 }
 

@@ -2,8 +2,6 @@
 
 use std::{fmt, io};
 
-use folio_sync::Arc;
-
 use crate::position::Position;
 
 /// Why a store did not do what it was asked.
@@ -56,9 +54,9 @@ pub enum StoreError {
         found: Option<u64>,
     },
     /// A write or a sync failed. What was on its way may be kept or not; nothing more is taken until the store is opened again.
-    Failed(Arc<str>),
+    Failed(String),
     /// A read failed, in words; it may be asked again.
-    ReadFailed(Arc<str>),
+    ReadFailed(String),
     /// The store is open for reading only.
     ReadOnly,
     /// The store is shut.
@@ -70,12 +68,12 @@ pub enum StoreError {
 impl StoreError {
     /// A write or a sync that failed for good.
     pub(crate) fn failed(what: &str, error: &io::Error) -> Self {
-        Self::Failed(format!("{what}: {error}").into())
+        Self::Failed(format!("{what}: {error}"))
     }
 
     /// A read that failed.
     pub(crate) fn read_failed(what: &str, error: &io::Error) -> Self {
-        Self::ReadFailed(format!("{what}: {error}").into())
+        Self::ReadFailed(format!("{what}: {error}"))
     }
 }
 
@@ -114,7 +112,7 @@ pub struct Damage {
     /// The entry, where it is known which.
     pub position: Option<Position>,
     /// The file; empty where a whole file is missing and it is not known which.
-    pub file: Arc<str>,
+    pub file: String,
     /// Where in the file.
     pub offset: u64,
     /// In words.
@@ -145,7 +143,7 @@ mod tests {
         };
         let told = StoreError::Damaged(damage.clone()).to_string();
         assert_eq!(told, "entry 7:12 is damaged: a checksum is wrong in a at 512");
-        let lost = Damage { position: None, file: "".into(), ..damage };
+        let lost = Damage { position: None, file: String::new(), ..damage };
         assert_eq!(lost.to_string(), "a checksum is wrong in a file that is not there at 512");
     }
 }

@@ -190,7 +190,7 @@ pub fn inspect_log<D: Directory>(directory: D) -> Result<Inspection, OpenError> 
                     next += 1;
                 }
                 Err(StoreError::ReadFailed(why)) => {
-                    return Err(OpenError::Io(std::io::Error::other(why.to_string())));
+                    return Err(OpenError::Io(std::io::Error::other(why)));
                 }
                 // Nobody changes it meanwhile.
                 Err(_) => next += 1,
@@ -208,7 +208,7 @@ fn once(damages: Vec<Damage>) -> Vec<Damage> {
     let mut places = BTreeMap::new();
     for damage in damages {
         let entry = damage.position.map(|position| (position.ledger, position.entry));
-        let place = (damage.file.to_string(), damage.offset);
+        let place = (damage.file.clone(), damage.offset);
         let known: &mut BTreeMap<_, Damage> = places.entry(place).or_default();
         known.entry(entry).or_insert(damage);
     }

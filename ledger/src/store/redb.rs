@@ -61,7 +61,7 @@ pub struct RedbMetadata {
 
 struct Shared {
     database: Database,
-    file: Arc<str>,
+    file: String,
     inbox: Inbox<Commit>,
     failed: Mutex<Option<StoreError>>,
 }
@@ -125,8 +125,8 @@ impl RedbMetadata {
     }
 }
 
-fn name(path: &Path) -> Arc<str> {
-    path.file_name().map_or("".into(), |name| name.to_string_lossy().into())
+fn name(path: &Path) -> String {
+    path.file_name().map_or(String::new(), |name| name.to_string_lossy().into())
 }
 
 /// Opens the database; whether it had to be repaired.
@@ -162,7 +162,7 @@ fn prepare(database: &Database) -> Result<(), Problem> {
     Ok(())
 }
 
-fn inspect(database: &mut Database, file: &Arc<str>) -> MetadataReport {
+fn inspect(database: &mut Database, file: &str) -> MetadataReport {
     let mut report = MetadataReport::default();
     let sound = guard(|| Ok(database.check_integrity()?));
     let read = guard(|| {
@@ -192,8 +192,8 @@ fn inspect(database: &mut Database, file: &Arc<str>) -> MetadataReport {
     report
 }
 
-fn damage(file: &Arc<str>, what: &'static str) -> Damage {
-    Damage { position: None, file: Arc::clone(file), offset: 0, what }
+fn damage(file: &str, what: &'static str) -> Damage {
+    Damage { position: None, file: file.to_owned(), offset: 0, what }
 }
 
 fn checksum(key: &str, version: u64, value: &[u8]) -> u32 {
@@ -240,7 +240,7 @@ impl Problem {
         }
     }
 
-    fn opening(self, file: &Arc<str>) -> OpenError {
+    fn opening(self, file: &str) -> OpenError {
         match self {
             Self::Format(found) => {
                 OpenError::Format { found: u32::try_from(found).unwrap_or(u32::MAX), supported: SUPPORTED }
@@ -260,10 +260,10 @@ impl Problem {
         }
     }
 
-    fn reading(self, file: &Arc<str>) -> StoreError {
+    fn reading(self, file: &str) -> StoreError {
         match self {
             Self::Redb(error) if !matches!(*error, redb::Error::Corrupted(_)) => {
-                StoreError::ReadFailed(format!("{file}: {error}").into())
+                StoreError::ReadFailed(format!("{file}: {error}"))
             }
             problem => StoreError::Damaged(damage(file, problem.words())),
         }
@@ -318,8 +318,8 @@ impl Shared {
             Ok(answers)
         });
         made.map_err(|problem| match problem {
-            Problem::Redb(error) => StoreError::Failed(format!("{}: {error}", self.file).into()),
-            problem => StoreError::Failed(format!("{}: {}", self.file, problem.words()).into()),
+            Problem::Redb(error) => StoreError::Failed(format!("{}: {error}", self.file)),
+            problem => StoreError::Failed(format!("{}: {}", self.file, problem.words())),
         })
     }
 

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use folio_sync::Arc;
-
 use super::error::StoreError;
 use super::log::{Append, Capabilities, LedgerInfo};
 
@@ -15,7 +13,7 @@ pub(crate) const ENTRY_OVERHEAD: usize = 64;
 /// A ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub(crate) group: Arc<str>,
+    pub(crate) group: String,
     /// In which it was created.
     pub(crate) epoch: u64,
     /// The number of the next entry.
@@ -51,7 +49,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) ledgers: BTreeMap<i64, Row>,
-    pub(crate) groups: BTreeMap<Arc<str>, Group>,
+    pub(crate) groups: BTreeMap<String, Group>,
     /// How long the names of all groups are.
     pub(crate) name_bytes: usize,
 }
@@ -150,13 +148,11 @@ impl Table {
     }
 
     pub(crate) fn create(&mut self, group: &str, ledger: i64, epoch: u64, created: (u64, u64)) {
-        let group = if let Some((name, _)) = self.groups.get_key_value(group) {
-            Arc::clone(name)
-        } else {
+        if !self.groups.contains_key(group) {
             self.name_bytes += group.len();
-            Arc::from(group)
-        };
-        let of = self.groups.entry(Arc::clone(&group)).or_default();
+        }
+        let group = group.to_owned();
+        let of = self.groups.entry(group.clone()).or_default();
         of.epoch = of.epoch.max(epoch);
         of.ledgers += 1;
         self.ledgers.insert(ledger, Row { group, epoch, next: 0, closed: false, created });

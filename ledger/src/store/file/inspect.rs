@@ -18,7 +18,7 @@ impl<D: Directory> FileStore<D> {
     pub(crate) fn ledgers(&self) -> Vec<(String, LedgerInfo)> {
         let state = self.shared.state.lock();
         let info = |(&ledger, row): (&i64, &crate::store::table::Row)| {
-            (row.group.to_string(), LedgerInfo::new(ledger, row.epoch, row.next - 1, row.closed))
+            (row.group.clone(), LedgerInfo::new(ledger, row.epoch, row.next - 1, row.closed))
         };
         state.table.ledgers.iter().map(info).collect()
     }
@@ -51,7 +51,7 @@ impl<D: Directory> FileStore<D> {
                     records += 1;
                     at += size;
                 } else if at < end as usize {
-                    let file = Arc::clone(&segment.name);
+                    let file = segment.name.clone();
                     let what = "the checksum is wrong";
                     damages.push(Damage { position: None, file, offset: at as u64, what });
                     let Some(next) = find(&bytes, generation, at + 1, |_| true) else { break };

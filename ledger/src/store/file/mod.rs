@@ -16,7 +16,7 @@
 //!
 //! # Limits
 //! Damage to what was written last, by a process that was killed, cannot be told from a write that was under way. All else is found: in the newest segment as the store is
-//! opened, in others as they are read or inspected. A group whose ledgers are all deleted forgets its epoch. The thread that writes also makes new segments,
+//! opened, in others as they are read or inspected. A segment is used again only as a whole: one ledger that stays keeps it. A group whose ledgers are all deleted forgets its epoch. The thread that writes also makes new segments,
 //! so that now and then a batch waits for a segment's worth of zeros.
 
 mod codec;

@@ -3,8 +3,6 @@
 use std::time::Duration;
 use std::{fmt, io};
 
-use folio_sync::Arc;
-
 use crate::store::error::Damage;
 use crate::store::log::{Capabilities, Durability, FenceScope};
 
@@ -98,13 +96,13 @@ pub struct OpenReport {
 #[non_exhaustive]
 pub struct Cut {
     /// The file.
-    pub file: Arc<str>,
+    pub file: String,
     /// The log ends here.
     pub offset: u64,
 }
 
 impl Cut {
-    pub(crate) fn new(file: Arc<str>, offset: u64) -> Self {
+    pub(crate) fn new(file: String, offset: u64) -> Self {
         Self { file, offset }
     }
 }

@@ -67,7 +67,7 @@ impl<D: Directory> Shared<D> {
         }
         let runs = state.index.get(&ledger).map_or(&[][..], Vec::as_slice);
         let at = runs.partition_point(|located| located.run.next <= entry);
-        let missing = |file: Arc<str>, offset: u32| {
+        let missing = |file: String, offset: u32| {
             let what = "the entry is not where it was";
             Err(StoreError::Damaged(Damage { position: Some(position), file, offset: offset.into(), what }))
         };
@@ -80,8 +80,8 @@ impl<D: Directory> Shared<D> {
                 next: run.next,
                 created: row.created,
             }),
-            Some(after) => missing(Arc::clone(&after.segment.name), after.run.begin()),
-            None => missing("".into(), 0),
+            Some(after) => missing(after.segment.name.clone(), after.run.begin()),
+            None => missing(String::new(), 0),
         }
     }
 }
@@ -123,7 +123,7 @@ impl<F: StoreFile> Leg<F> {
         let Some(found) = found else {
             return Err(StoreError::Damaged(Damage {
                 position: Some(Position { ledger: into.ledger, entry: into.next }),
-                file: Arc::clone(&self.segment.name),
+                file: self.segment.name.clone(),
                 offset: bad as u64,
                 what: "the checksum is wrong",
             }));

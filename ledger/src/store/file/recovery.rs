@@ -88,6 +88,9 @@ pub(super) fn open<D: Directory>(directory: D, options: FileOptions) -> Result<O
         if !report.damages.is_empty() {
             return Err(OpenError::Damaged(report.damages));
         }
+        if snapshot::size(&table) > options.max_snapshot() {
+            return Err(OpenError::Options("the list of ledgers does not fit into so small a segment"));
+        }
         if let Some(active) = &mut active {
             settle(active, &tail, &report)?;
         } else {
@@ -191,7 +194,7 @@ fn look<D: Directory>(
 }
 
 fn damage<F>(segment: &Segment<F>, offset: u64, what: &'static str) -> Damage {
-    Damage { position: None, file: Arc::clone(&segment.name), offset, what }
+    Damage { position: None, file: segment.name.clone(), offset, what }
 }
 
 impl<F: StoreFile> Log<F> {
@@ -262,7 +265,7 @@ impl<F: StoreFile> Log<F> {
         let torn =
             may_begin(&bytes[end..], *generation) || find(&bytes, *generation, end, |_| true).is_some();
         if torn {
-            self.report.cut = Some(Cut::new(Arc::clone(&segment.name), offset.into()));
+            self.report.cut = Some(Cut::new(segment.name.clone(), offset.into()));
         }
         self.report.scanned += 1;
         self.tail =
@@ -317,30 +320,25 @@ impl<F: StoreFile> Log<F> {
     fn check(&mut self) {
         for (&ledger, row) in &self.table.ledgers {
             let mut next = 0;
-            let mut before = (Arc::<str>::from(""), 0);
+            let mut before = (String::new(), 0);
             let located = self.index.get(&ledger).map_or(&[][..], Vec::as_slice);
             let ends =
                 located.iter().map(|one| (one.run.first, one.run.next, &one.segment.name, one.run.end));
-            let none = Arc::from("");
+            let none = String::new();
             for (first, after, name, end) in ends.chain([(row.next, row.next, &none, 0)]) {
                 if first != next {
                     let position = Some(Position { ledger, entry: next });
                     missing(&mut self.report.damages, position, &before, name);
                 }
                 next = after;
-                before = (Arc::clone(name), end);
+                before = (name.clone(), end);
             }
         }
     }
 }
 
 /// Notes that entries are missing, where damage was met, if it was.
-fn missing(
-    damages: &mut Vec<Damage>,
-    position: Option<Position>,
-    before: &(Arc<str>, u32),
-    after: &Arc<str>,
-) {
+fn missing(damages: &mut Vec<Damage>, position: Option<Position>, before: &(String, u32), after: &String) {
     let near = |damage: &&mut Damage| {
         damage.position.is_none() && (damage.file == before.0 || damage.file == *after)
     };

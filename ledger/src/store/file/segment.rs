@@ -5,8 +5,6 @@
 
 use std::io;
 
-use folio_sync::Arc;
-
 use super::record::Record;
 use crate::store::layer::{Directory, Mode, StoreFile};
 
@@ -22,7 +20,7 @@ const HEADER: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Segment<F> {
     pub(crate) slot: u32,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: String,
     pub(crate) file: F,
 }
 
@@ -90,7 +88,7 @@ impl<F: StoreFile> Segment<F> {
     /// Opens the file of a segment that is there.
     pub(crate) fn open<D: Directory<File = F>>(directory: &D, slot: u32, mode: Mode) -> io::Result<Self> {
         let name = file_name(slot);
-        Ok(Self { slot, file: directory.open(&name, mode)?, name: name.into() })
+        Ok(Self { slot, file: directory.open(&name, mode)?, name })
     }
 
     /// Makes the file of a segment, full of zeros, on disk with its name.

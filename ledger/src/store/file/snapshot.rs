@@ -1,7 +1,5 @@
 //! All ledgers as one record: what each segment begins with.
 
-use folio_sync::Arc;
-
 use super::codec::Reader;
 use crate::store::table::{Group, MAX_GROUP_BYTES, Row, Table};
 
@@ -42,18 +40,18 @@ pub(crate) fn encode(table: &Table) -> Vec<u8> {
 pub(crate) fn decode(bytes: &[u8]) -> Option<Table> {
     let mut reader = Reader(bytes);
     let mut table = Table::default();
-    let mut names = Vec::<Arc<str>>::new();
+    let mut names = Vec::<String>::new();
     for _ in 0..reader.count(GROUP)? {
         let epoch = reader.u64()?;
         let length = reader.count(1)?;
-        let name = Arc::<str>::from(std::str::from_utf8(reader.bytes(length)?).ok()?);
+        let name = String::from(std::str::from_utf8(reader.bytes(length)?).ok()?);
         table.name_bytes += length;
-        table.groups.insert(Arc::clone(&name), Group { epoch, ledgers: 0 });
+        table.groups.insert(name.clone(), Group { epoch, ledgers: 0 });
         names.push(name);
     }
     for _ in 0..reader.count(ROW)? {
         let ledger = reader.i64()?;
-        let group = Arc::clone(names.get(usize::try_from(reader.u32()?).ok()?)?);
+        let group = names.get(usize::try_from(reader.u32()?).ok()?)?.clone();
         let closed = reader.u32()? != 0;
         let (epoch, next) = (reader.u64()?, reader.i64()?);
         let created = (reader.u64()?, reader.u64()?);

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use folio_sync::Arc;
 #[cfg(feature = "test-util")]
 pub use sim::{Crash, Op, SimDirectory};
 
@@ -105,12 +104,12 @@ pub enum Hold {
 
 /// A directory of the system.
 #[derive(Clone, Debug)]
-pub struct RealDirectory(Arc<Path>);
+pub struct RealDirectory(PathBuf);
 
 impl RealDirectory {
     /// The directory of this path, which must be there.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into().into())
+        Self(path.into())
     }
 
     /// Its path.
