@@ -1,19 +1,16 @@
 //! Looking at a store as a whole: what is there, and whether it is sound.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use super::error::{Damage, StoreError};
-use super::file::{Cut, FileOptions, FileStore, OpenError, OpenReport};
+use super::error::Damage;
+use super::file::{Cut, FileOptions, FileStore, OpenError, OpenReport, Tally};
 use super::layer::{Directory, RealDirectory};
-use super::log::{LedgerInfo, ReadLimits};
+use super::log::LedgerInfo;
 use super::redb::{MetadataReport, RedbMetadata};
 
 /// The file with the metadata, in a directory that has both.
 pub const METADATA_FILE: &str = "metadata.redb";
-/// How much is read at once.
-const CHUNK: ReadLimits = ReadLimits { entries: 4096, bytes: 4 << 20 };
 
 /// What a store has, and what of it is damaged.
 ///
@@ -29,7 +26,7 @@ pub struct Inspection {
     pub records: u64,
     /// Something was being written as the store ended.
     pub cut: Option<Cut>,
-    /// What is damaged, each with ledger and entry where that is known.
+    /// What is damaged, with ledger and entry where that is known; of entries that follow each other and are missing, the first.
     pub damages: Vec<Damage>,
     /// What the metadata has, if it is in the same directory.
     pub metadata: Option<MetadataReport>,
@@ -171,54 +168,21 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, OpenError> {
 pub fn inspect_log<D: Directory>(directory: D) -> Result<Inspection, OpenError> {
     let options = FileOptions { read_only: true, ..FileOptions::default() };
     let (store, report) = FileStore::open(directory, options)?;
-    let OpenReport { cut, mut damages, segments, .. } = report;
-    let mut ledgers = Vec::new();
-    for (group, info) in store.ledgers() {
-        let mut ledger = LedgerReport { group, info, entries: 0, bytes: 0 };
-        let mut next = 0;
-        while next <= info.last {
-            match store.read_here(info.ledger, next, CHUNK) {
-                Ok(read) => {
-                    for entry in read {
-                        ledger.entries += 1;
-                        ledger.bytes += entry.len() as u64;
-                        next += 1;
-                    }
-                }
-                Err(StoreError::Damaged(damage)) => {
-                    damages.push(damage);
-                    next += 1;
-                }
-                Err(StoreError::ReadFailed(why)) => {
-                    return Err(OpenError::Io(std::io::Error::other(why)));
-                }
-                // Nobody changes it meanwhile.
-                Err(_) => next += 1,
-            }
-        }
-        ledgers.push(ledger);
-    }
-    let (records, others) = store.check_records()?;
-    damages.extend(others);
-    Ok(Inspection { ledgers, segments, records, cut, damages: once(damages), metadata: None })
-}
-
-/// Each place once, and with what is known best.
-fn once(damages: Vec<Damage>) -> Vec<Damage> {
-    let mut places = BTreeMap::new();
-    for damage in damages {
-        let entry = damage.position.map(|position| (position.ledger, position.entry));
-        let place = (damage.file.clone(), damage.offset);
-        let known: &mut BTreeMap<_, Damage> = places.entry(place).or_default();
-        known.entry(entry).or_insert(damage);
-    }
-    let of_place = |mut known: BTreeMap<_, Damage>| {
-        if known.len() > 1 {
-            known.remove(&None);
-        }
-        known.into_values()
+    let OpenReport { cut, damages: others, segments, .. } = report;
+    let mut records = store.check_records()?;
+    let ledgers = std::mem::take(&mut records.ledgers).into_values();
+    let ledgers =
+        ledgers.map(|Tally { group, info, entries, bytes, .. }| LedgerReport { group, info, entries, bytes });
+    let (ledgers, count) = (ledgers.collect(), records.count);
+    let mut damages: Vec<_> = records.damages().collect();
+    // Where an entry is missing was found by the records, too.
+    let is_known = |other: &Damage| {
+        let here = |damage: &Damage| damage.file == other.file && damage.offset == other.offset;
+        other.position.is_some() || damages.iter().any(here)
     };
-    places.into_values().flat_map(of_place).collect()
+    let more: Vec<_> = others.into_iter().filter(|other| !is_known(other)).collect();
+    damages.extend(more);
+    Ok(Inspection { ledgers, segments, records: count, cut, damages, metadata: None })
 }
 
 #[cfg(test)]

@@ -16,12 +16,13 @@
 //!
 //! # Limits
 //! Damage to what was written last, by a process that was killed, cannot be told from a write that was under way. All else is found: in the newest segment as the store is
-//! opened, in others as they are read or inspected. A segment is used again only as a whole: one ledger that stays keeps it. A group whose ledgers are all deleted forgets its epoch. The thread that writes also makes new segments,
-//! so that now and then a batch waits for a segment's worth of zeros.
+//! opened, in others as they are read or inspected. A segment is used again only as a whole: one ledger that stays keeps it. A group whose ledgers are all deleted forgets its epoch. A second thread
+//! makes the next segment once half of one is written: the disk has it to do beside the syncs.
 
 mod codec;
 mod index;
 mod inspect;
+mod maker;
 mod options;
 mod read;
 mod record;
@@ -37,6 +38,8 @@ use bytes::Bytes;
 use folio_sync::thread::{Builder, JoinHandle, ThreadId};
 use folio_sync::{Arc, Mutex, unwind};
 use index::Run;
+pub(crate) use inspect::Tally;
+use maker::Maker;
 pub use options::{Cut, FileOptions, OpenError, OpenReport};
 #[cfg(feature = "test-util")]
 pub(crate) use record::{check_record, seal_record};
@@ -116,6 +119,8 @@ impl<D: Directory> FileStore<D> {
         let (shared, writer, report) = recovery::open(directory, options)?;
         let mut store = Self { shared, thread: None };
         if let Some(writer) = writer {
+            let mut writer = writer;
+            writer.maker = Some(Maker::start(Arc::clone(&store.shared))?);
             let thread = Builder::new().name("folio-store".to_owned()).spawn(move || run(writer))?;
             let id = thread.thread().id();
             store.thread = Some((thread, id));

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use folio_sync::Arc;
 
 use super::index::{self, Run};
+use super::maker::Maker;
 use super::record::{self, Kind, Record};
 use super::segment::{DATA, Segment, index_name};
 use super::{Located, Shared, snapshot};
@@ -113,6 +114,10 @@ pub(super) struct Writer<D: Directory> {
     pub(super) newest: u64,
     pub(super) live: HashMap<u64, Live<D::File>>,
     pub(super) failed: Option<StoreError>,
+    /// Makes segments ahead; without it they are made when they are needed.
+    pub(super) maker: Option<Maker<D>>,
+    /// Whether the next segment was asked for already.
+    ahead: bool,
     work: Work,
 }
 
@@ -174,6 +179,8 @@ impl<D: Directory> Writer<D> {
             newest,
             live,
             failed: None,
+            maker: None,
+            ahead: false,
             work: Work::default(),
         }
     }
@@ -352,6 +359,7 @@ impl<D: Directory> Writer<D> {
         match begin(segment, self.newest, bytes, &self.table) {
             Ok(active) => {
                 let old = std::mem::replace(&mut self.active, active);
+                self.ahead = false;
                 if !self.live.contains_key(&old.generation) {
                     self.free.push(old.segment);
                 }
@@ -361,17 +369,38 @@ impl<D: Directory> Writer<D> {
         }
     }
 
+    /// The slot of a segment that is to be made.
+    fn next_slot(&mut self) -> u32 {
+        self.spare.pop().unwrap_or_else(|| {
+            self.next_slot += 1;
+            self.next_slot - 1
+        })
+    }
+
+    /// Asks for the next segment when half of this one is written; once, as there may be no room.
+    fn look_ahead(&mut self) {
+        if self.ahead || !self.free.is_empty() || self.active.offset < self.active.bytes / 2 {
+            return;
+        }
+        if self.maker.as_ref().is_some_and(|maker| !maker.is_asked()) {
+            self.ahead = true;
+            let slot = self.next_slot();
+            self.maker.as_mut().expect("it was there just now").ask(slot);
+        }
+    }
+
     fn make_segment(&mut self) -> Result<Arc<Segment<D::File>>, StoreError> {
-        let slot = self.spare.pop().unwrap_or(self.next_slot);
-        match Segment::make(&self.shared.directory, slot, self.shared.options.segment_bytes) {
-            Ok(segment) => {
-                self.next_slot = self.next_slot.max(slot + 1);
-                Ok(Arc::new(segment))
-            }
+        let (slot, made) = self.maker.as_mut().and_then(Maker::take).unwrap_or_else(|| {
+            let slot = self.next_slot();
+            (
+                slot,
+                Segment::make(&self.shared.directory, slot, self.shared.options.segment_bytes).map(Arc::new),
+            )
+        });
+        match made {
+            Ok(segment) => Ok(segment),
             Err(error) => {
-                if slot < self.next_slot {
-                    self.spare.push(slot);
-                }
+                self.spare.push(slot);
                 // Nothing that is kept depends on it.
                 if is_full(&error) {
                     Err(StoreError::Full)
@@ -428,6 +457,7 @@ impl<D: Directory> Writer<D> {
         }
         buffer.clear();
         self.work = Work { buffer, staged, ..Work::default() };
+        self.look_ahead();
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {

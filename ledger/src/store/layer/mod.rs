@@ -199,6 +199,10 @@ impl StoreFile for RealFile {
             let some = usize::try_from(bytes - offset).map_or(ZEROS, |rest| rest.min(ZEROS));
             self.0.write_all_at(&zeros[..some], offset)?;
             offset += some as u64;
+            // In parts, so that the syncs of others need not wait for all of it.
+            if offset.is_multiple_of(8 * ZEROS as u64) {
+                self.0.sync_data()?;
+            }
         }
         self.0.set_len(bytes)
     }
