@@ -384,7 +384,8 @@ fn histories(seeds: std::ops::Range<u64>, durability: Durability) -> Counts {
 /// What was answered as synced survives the loss of power, what was refused is never there, and what was deleted never comes back.
 #[test]
 fn what_was_synced_survives_a_loss_of_power() {
-    let counts = histories(0..200, Durability::Synced);
+    // A sanitizer takes its time.
+    let counts = histories(if cfg!(tsan) { 0..10 } else { 0..200 }, Durability::Synced);
     println!("{counts:?}");
     let floors = [
         (counts.appended, 20_000),
@@ -400,12 +401,15 @@ fn what_was_synced_survives_a_loss_of_power() {
         (counts.reopened_alike, 200),
         (counts.reused, 20),
     ];
-    assert!(floors.iter().all(|(count, floor)| count >= floor), "too little of something: {counts:?}");
+    assert!(
+        cfg!(tsan) || floors.iter().all(|(count, floor)| count >= floor),
+        "too little of something: {counts:?}"
+    );
 }
 
 /// What was answered as written survives the end of the process.
 #[test]
 fn what_was_written_survives_the_end_of_the_process() {
-    let counts = histories(1000..1060, Durability::Written);
-    assert!(counts.kills > 200 && counts.appended > 4000 && counts.deleted > 100, "{counts:?}");
+    let counts = histories(if cfg!(tsan) { 1000..1005 } else { 1000..1060 }, Durability::Written);
+    assert!(cfg!(tsan) || counts.kills > 200 && counts.appended > 4000 && counts.deleted > 100, "{counts:?}");
 }
