@@ -331,9 +331,11 @@ impl<T: Send + 'static> Ledger<T> {
         crate::append::Appender::new(self.desk.clone(), self.refuse.clone())
     }
 
-    /// How many appends are queued for the worker.
+    /// How many appends are on their way: queued for the worker, or given to storage and not settled.
     pub fn queued(&self) -> usize {
-        self.adds.queued()
+        // In this order: what leaves the first is in the second before that.
+        let queued = self.adds.queued();
+        queued + self.desk.len()
     }
 
     /// The cache in front of storage.

@@ -105,6 +105,8 @@ struct Line<T> {
     first: u64,
     sent: usize,
     gathering: usize,
+    /// Entries of batches that are not settled.
+    entries: usize,
 }
 
 /// The line, for whoever puts something in. Its lock is held for a look only.
@@ -128,7 +130,7 @@ impl<T: Send + 'static> Desk<T> {
         worker: impl SerialExecutor + 'static,
         most_gathering: usize,
     ) -> Self {
-        let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0 };
+        let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0, entries: 0 };
         let line = Arc::new(Mutex::new(line));
         let inserter = core.entries.inserter();
         let settler = Settler {
@@ -165,6 +167,11 @@ impl<T: Send + 'static> Desk<T> {
         self.look_here();
     }
 
+    /// How many entries were handed in and are not settled.
+    pub(crate) fn len(&self) -> usize {
+        self.line.lock().entries
+    }
+
     /// Has the line looked at: here, unless somebody does.
     fn look_here(&self) {
         if self.turn.record(LOOK).must_run()
@@ -186,6 +193,7 @@ impl<T> Line<T> {
     /// Puts a batch in; one that is still gathering takes it up.
     fn gather(&mut self, batch: Batch<T>) {
         self.gathering += batch.len();
+        self.entries += batch.len();
         match self.items.back_mut() {
             Some(Item::Batch(last, State::Gathering)) if last.has_room(batch.len(), batch.bytes) => {
                 last.append(batch);
@@ -282,13 +290,14 @@ impl<T: Send + 'static> Settler<T> {
     /// Confirms a batch and tells everybody.
     fn settle(&mut self, batch: Batch<T>, answer: Result<(), StorageError>) {
         let Batch { payloads, tokens, .. } = batch;
+        let len = tokens.len();
         let now = self.core.clock.now();
         let mut next = Position { ledger: self.core.id, entry: self.confirmed };
         if self.failed.is_none() {
             self.failed = answer.err();
         }
         if self.failed.is_none() {
-            self.confirmed += count(tokens.len());
+            self.confirmed += count(len);
             contained(|| self.cache(next.entry, payloads, now));
             // Before anybody is told: who is can read the entries by any cursor.
             self.core.confirm(self.confirmed, &mut self.waiting);
@@ -301,6 +310,7 @@ impl<T: Send + 'static> Settler<T> {
             let result = self.failed.clone().map_or(Ok(position), |error| Err(AppendError::Storage(error)));
             self.sink.appended(token, result, now);
         });
+        self.line.lock().entries -= len;
         tell(self.waiting.drain(..), |cursor| cursor.tell());
     }
 }

@@ -184,6 +184,7 @@ fn answers_of_storage_that_come_late_and_out_of_order_are_told_in_order() {
     answers.pop().unwrap().tell(Ok(()));
     scene.worker.run_all();
     assert_eq!((scene.heard.len(), scene.ledger.confirmed(), calls.count()), (0, 0, 0));
+    assert_eq!(scene.ledger.queued(), 6, "all are on their way");
     assert_eq!(read(&cursor, 10), Ok(Vec::new()), "nothing is read before it is confirmed");
     answers.remove(0).tell(Ok(()));
     assert_eq!((scene.heard.len(), scene.worker.queued()), (0, 1), "the worker tells, not storage");
@@ -192,6 +193,7 @@ fn answers_of_storage_that_come_late_and_out_of_order_are_told_in_order() {
     answers.remove(0).tell(Ok(()));
     scene.worker.run_all();
     assert_eq!((scene.heard.take(), scene.ledger.confirmed()), (appended(2..6), 6));
+    assert_eq!(scene.ledger.queued(), 0);
     assert_eq!(read_all(&cursor), entries(0..6));
     assert_eq!(scene.storage.reads(), [], "all of it is cached");
 }

@@ -19,10 +19,11 @@ mod report;
 mod run;
 mod settings;
 pub mod stages;
+mod stored;
 pub mod verify;
 mod window;
 
 pub use report::{KeptUp, Report, Verdict};
 pub use run::{RunError, run};
-pub use settings::{Cache, Completion, Handover, Plant, Scenario, Settings};
+pub use settings::{Cache, Completion, Handover, Plant, Scenario, Settings, Storage};
 pub use window::Window;

@@ -13,6 +13,7 @@ use folio_sync::timers::ThreadTimers;
 use crate::producers::{Publishes, Token};
 use crate::run::RunError;
 use crate::settings::{Cache, Completion, Handover, Settings};
+use crate::stored::{self, Folder};
 
 /// The threads of a run beside the producers'.
 pub(crate) struct Pools {
@@ -41,13 +42,13 @@ impl Pools {
     }
 }
 
-/// Opens the topic of a run.
+/// Opens the topic of a run; with the folder that it has its files in, if it has any.
 pub(crate) fn open_topic(
     settings: &Settings,
     pools: &Pools,
     clock: &Arc<SystemClock>,
     publishes: &Publishes,
-) -> Result<Topic<Token>, RunError> {
+) -> Result<(Topic<Token>, Option<Folder>), RunError> {
     let mut options = LedgerOptions {
         completion: match settings.completion {
             Completion::Inline => Policy::Inline,
@@ -61,8 +62,12 @@ pub(crate) fn open_topic(
     let worker = pools.ledger.workers()[0].clone();
     let evicts = pools.eviction.workers()[0].clone();
     let cache = cache(clock, evicts, settings.cache)?;
-    Topic::open(options, MemoryStorage::new(), &cache, worker, publishes.clone())
-        .map_err(|error| RunError::Settings(error.to_string()))
+    let publishes = publishes.clone();
+    let (opened, folder) = match stored::open(settings)? {
+        None => (Topic::open(options, MemoryStorage::new(), &cache, worker, publishes), None),
+        Some((stored, folder)) => (Topic::open(options, stored, &cache, worker, publishes), Some(folder)),
+    };
+    Ok((opened.map_err(|error| RunError::Settings(error.to_string()))?, folder))
 }
 
 /// What caches; its passes run on this executor.

@@ -173,6 +173,7 @@ impl fmt::Display for Report {
         let most = settings.max_unread;
         let hold = if most == 0 { "never".to_owned() } else { format!("above {most} unread") };
         row(f, "producers hold back", hold)?;
+        row(f, "storage", format!("{:?}", settings.storage).to_lowercase())?;
         row(
             f,
             "completion, hand-over, cache",

@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum RunError {
     /// The settings make no run.
     Settings(String),
+    /// The files of a run could not be made.
+    Storage(String),
     /// The system did not start a thread.
     Thread(std::io::Error),
     /// Messages did not arrive as they were sent.
@@ -40,7 +42,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Settings(why) | Self::Wrong(why) => f.write_str(why),
+            Self::Settings(why) | Self::Wrong(why) | Self::Storage(why) => f.write_str(why),
             Self::Thread(error) => write!(f, "a thread did not start: {error}"),
         }
     }
@@ -63,7 +65,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     let clock = Arc::new(SystemClock::new());
     let pools = Pools::start(settings)?;
     let publishes = Publishes::new(settings.producers);
-    let topic = open_topic(settings, &pools, &clock, &publishes)?;
+    let (topic, folder) = open_topic(settings, &pools, &clock, &publishes)?;
     let outcome = Arc::new(Mutex::new(Vec::new()));
     let keys = Progress::new(settings.producers * settings.keys_per_producer);
     let (clients, subscription) = subscribe(settings, &keys, &topic, &pools, &clock, &outcome)?;
@@ -111,6 +113,8 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     drop(subscription);
     drop(topic);
     pools.end();
+    // The store was dropped with the last of those, and has finished.
+    drop(folder);
 
     let window = steady(&samples, sending);
     let mut verdict = judge(settings, &keys, &produced, &received);

@@ -1,6 +1,7 @@
 //! What a run does.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A scenario: who consumes, and how.
@@ -78,6 +79,17 @@ pub enum Cache {
     None,
 }
 
+/// Where messages are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In memory, as long as somebody needs them.
+    Memory,
+    /// In files, which an append has survived the end of the process by when it is acknowledged.
+    Written,
+    /// In files, which an append has survived the loss of power by when it is acknowledged.
+    Synced,
+}
+
 /// A fault that is planted half-way, to see that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
@@ -130,6 +142,10 @@ pub struct Settings {
     pub handover: Handover,
     /// The third.
     pub cache: Cache,
+    /// Where messages are stored.
+    pub storage: Storage,
+    /// The folder in which a run has its files, in one of its own that is removed afterwards; that of the system for such things by default.
+    pub dir: Option<PathBuf>,
     /// A fault to plant.
     pub plant: Option<Plant>,
     /// Prints a line from time to time.
@@ -172,6 +188,8 @@ impl Settings {
             completion: Completion::Inline,
             handover: Handover::Batched,
             cache: Cache::Paged,
+            storage: Storage::Memory,
+            dir: None,
             plant: None,
             progress: false,
             seed: 1,

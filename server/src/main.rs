@@ -4,13 +4,15 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use folio_ledger::store::{OpenError, inspect};
 use folio_perf::ideas::Comparison;
 use folio_perf::stages::{BATCHES, stages};
-use folio_perf::{Cache, Completion, Handover, Plant, RunError, Scenario, Settings, run};
+use folio_perf::{Cache, Completion, Handover, Plant, RunError, Scenario, Settings, Storage, run};
 use mimalloc::MiMalloc;
 
 #[global_allocator]
@@ -19,8 +21,8 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// How the command ends.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  every message arrived once, whole and in order
-  1  some did not; the output says which
+  0  every message arrived once, whole and in order; a store is sound
+  1  some did not, or it is not; the output says which
   2  the command could not begin, or could not print";
 
 /// Folio: lock-free building blocks for log brokers, and a broker made of them.
@@ -38,6 +40,15 @@ enum Command {
     Perf {
         #[command(subcommand)]
         command: Perf,
+    },
+    /// Look at a store in files: its ledgers, and whether every byte of them is sound.
+    #[command(after_help = EXIT_CODES)]
+    Inspect {
+        /// The store's directory, which nobody has open.
+        dir: PathBuf,
+        /// One object of JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -74,6 +85,15 @@ struct Run {
     /// Producers hold back while the subscription has more unread messages; 0: never.
     #[arg(long, default_value_t = Settings::MAX_UNREAD)]
     max_unread: u64,
+    /// Where messages are stored: in files, in a folder of their own that is removed afterwards, or in memory.
+    #[arg(long, value_enum, default_value_t = StorageName::File)]
+    storage: StorageName,
+    /// What a message in a file has survived when it is acknowledged: the loss of power, or the end of the process.
+    #[arg(long, value_enum, default_value_t = DurabilityName::Synced)]
+    durability: DurabilityName,
+    /// Where that folder is made; where the system has such folders unless it is given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
     /// Where reads complete: on the thread that asks, or on the ledger's worker.
     #[arg(long, value_enum, default_value_t = CompletionName::Inline)]
     completion: CompletionName,
@@ -141,6 +161,18 @@ enum CacheName {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum StorageName {
+    File,
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DurabilityName {
+    Synced,
+    Written,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum PlantName {
     Duplicate,
     Swap,
@@ -168,6 +200,8 @@ impl Size {
 #[derive(Debug)]
 enum Failure {
     Run(RunError),
+    /// A store could not be looked at.
+    Open(OpenError),
     /// What it found could not be printed.
     Output(io::Error),
 }
@@ -178,6 +212,12 @@ impl From<RunError> for Failure {
     }
 }
 
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
@@ -185,14 +225,16 @@ impl From<io::Error> for Failure {
 }
 
 fn main() -> ExitCode {
-    let Command::Perf { command } = Cli::parse().command;
     // What was wrong so far, should the output end before the command does.
     let mut good = true;
-    let result = match command {
-        Perf::Run(options) => run_scenarios(&options, &mut good),
-        Perf::Ideas(options) => ideas(&options, &mut good),
-        Perf::Stages { batches } => stages(batches).map_err(Failure::from).and_then(|stages| print(&stages)),
-        Perf::List => list(),
+    let result = match Cli::parse().command {
+        Command::Perf { command: Perf::Run(options) } => run_scenarios(&options, &mut good),
+        Command::Perf { command: Perf::Ideas(options) } => ideas(&options, &mut good),
+        Command::Perf { command: Perf::Stages { batches } } => {
+            stages(batches).map_err(Failure::from).and_then(|stages| print(&stages))
+        }
+        Command::Perf { command: Perf::List } => list(),
+        Command::Inspect { dir, json } => look(&dir, json, &mut good),
     };
     match result {
         // Whoever read the output has seen enough.
@@ -202,6 +244,7 @@ fn main() -> ExitCode {
         }
         Err(Failure::Run(error @ RunError::Wrong(_))) => return fail(1, &error),
         Err(Failure::Run(error)) => return fail(2, &error),
+        Err(Failure::Open(error)) => return fail(2, &error),
         Ok(()) => {}
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -237,6 +280,12 @@ fn run_scenarios(options: &Run, good: &mut bool) -> Result<(), Failure> {
     for scenario in scenarios {
         let mut settings = options.size.settings(scenario);
         settings.max_unread = options.max_unread;
+        settings.storage = match (options.storage, options.durability) {
+            (StorageName::Memory, _) => Storage::Memory,
+            (StorageName::File, DurabilityName::Synced) => Storage::Synced,
+            (StorageName::File, DurabilityName::Written) => Storage::Written,
+        };
+        settings.dir.clone_from(&options.dir);
         settings.completion = match options.completion {
             CompletionName::Inline => Completion::Inline,
             CompletionName::Affine => Completion::Affine,
@@ -260,6 +309,12 @@ fn run_scenarios(options: &Run, good: &mut bool) -> Result<(), Failure> {
         print(&format_args!("{report}\n"))?;
     }
     Ok(())
+}
+
+fn look(dir: &Path, json: bool, good: &mut bool) -> Result<(), Failure> {
+    let inspection = inspect(dir)?;
+    *good = inspection.is_sound();
+    if json { print(&inspection.to_json().trim_end()) } else { print(&inspection) }
 }
 
 fn ideas(options: &Ideas, good: &mut bool) -> Result<(), Failure> {

@@ -7,6 +7,11 @@
 )]
 
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use folio_ledger::store::layer::RealDirectory;
+use folio_ledger::store::{Append, Done, FileOptions, FileStore, LogStore};
 
 const SCENARIOS: [&str; 2] = ["key-shared-500x20", "read-completion-isolation"];
 
@@ -45,6 +50,79 @@ fn without_a_scenario_all_are_run() {
         assert!(out.contains(scenario), "{out}");
     }
     assert_eq!(out.matches("Correct: all 2000 messages").count(), 2, "{out}");
+}
+
+#[test]
+fn each_storage_is_named_in_the_table_and_leaves_nothing() {
+    let dir = std::env::temp_dir().join(format!("folio-cli-storage-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let at = dir.to_str().unwrap();
+    for (switches, named) in [
+        (vec!["--dir", at], "synced"),
+        (vec!["--dir", at, "--durability", "written", "--cache", "none"], "written"),
+        (vec!["--dir", at, "--storage", "memory"], "memory"),
+    ] {
+        let mut arguments = vec!["perf", "run", SCENARIOS[0], "--messages", "20000", "-q"];
+        arguments.extend(switches);
+        let (code, out, err) = folio(&arguments);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        let row = out.lines().find(|line| line.trim_start().starts_with("storage ")).unwrap();
+        assert!(row.ends_with(named), "{row}");
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "the folders of the runs are gone");
+    let file = dir.join("file");
+    std::fs::write(&file, b"").unwrap();
+    let (code, _, err) = folio(&["perf", "run", SCENARIOS[0], "-q", "--dir", file.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no folder could be made"), "{err}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_store_is_looked_at() {
+    let dir = std::env::temp_dir().join(format!("folio-cli-inspect-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let at = dir.to_str().unwrap();
+    let options = FileOptions { segment_bytes: 1 << 20, ..FileOptions::default() };
+    let (store, _) = FileStore::open(RealDirectory::new(&dir), options).unwrap();
+    store.create("orders", 7, 1, Done::new(|made| assert_eq!(made, Ok(()))));
+    let entries = vec![Bytes::from_static(b"an entry that is found in its file"); 3];
+    let append = Append { ledger: 7, epoch: 1, first: 0, entries };
+    let (tell, told) = mpsc::channel();
+    store.append(append, Done::new(move |appended| tell.send(appended).unwrap()));
+    assert_eq!(told.recv().unwrap().unwrap().last, 2);
+    let (code, _, err) = folio(&["inspect", at]);
+    assert_eq!(code, Some(2), "somebody has it open");
+    assert!(err.contains("open elsewhere"), "{err}");
+    drop(store);
+
+    let (code, out, err) = folio(&["inspect", at]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("orders") && out.trim_end().ends_with("sound"), "{out}");
+    let (code, out, _) = folio(&["inspect", at, "--json"]);
+    assert_eq!(code, Some(0));
+    assert!(out.starts_with('{') && out.trim_end().ends_with('}'), "{out}");
+
+    let mut flipped = 0;
+    for file in std::fs::read_dir(&dir).unwrap() {
+        let path = file.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let wanted = b"an entry that is found";
+        if let Some(found) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+            bytes[found] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
+    let (code, out, _) = folio(&["inspect", at]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("DAMAGED") && out.contains("7:0"), "{out}");
+    std::fs::remove_dir_all(&dir).unwrap();
+
+    let (code, _, err) = folio(&["inspect", at]);
+    assert_eq!(code, Some(2), "there is no such directory");
+    assert!(!err.is_empty());
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod layer;
 mod log;
 mod memory;
 mod metadata;
+mod one;
 mod redb;
 mod table;
 
@@ -35,3 +36,4 @@ pub use inspect::{Inspection, LedgerReport, METADATA_FILE, inspect, inspect_log}
 pub use log::{Append, Appended, Capabilities, Durability, FenceScope, LedgerInfo, LogStore, ReadLimits};
 pub use memory::{MemoryMetadata, MemoryStore};
 pub use metadata::{Change, Expected, MAX_KEY_BYTES, MAX_VALUE_BYTES, MetadataStore, Versioned};
+pub use one::StoredLedger;
