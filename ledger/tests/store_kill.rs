@@ -7,24 +7,24 @@
 mod support_dir;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use folio_ledger::store::conformance::ask;
-use folio_ledger::store::layer::RealDirectory;
+use folio_ledger::store::layer::{Directory, Hold, Mode, RealDirectory, RealFile, RealLock, StoreFile};
 use folio_ledger::store::{
     Append, Done, FileOptions, FileStore, LogStore, OpenReport, ReadLimits, Seed, StoreError,
 };
 use support_dir::TempDir;
 
 const ALL: ReadLimits = ReadLimits { entries: usize::MAX, bytes: usize::MAX };
-/// Where the child is to write, by this name in its environment.
+/// Where the child is to write, and how many segments the disk has room for, by these names in its environment.
 const CHILD: &str = "FOLIO_KILL_CHILD";
+const ROOM: &str = "FOLIO_KILL_ROOM";
 const LEDGERS: i64 = 3;
-const ROUNDS: u64 = 100;
 /// Less is tried where the disk is slow.
 const MOST: Duration = Duration::from_secs(30);
 
@@ -34,6 +34,71 @@ fn options() -> FileOptions {
 
 fn open(path: &Path) -> (FileStore, OpenReport) {
     FileStore::open(RealDirectory::new(path), options()).unwrap()
+}
+
+/// A directory on a disk that has room for so many segments.
+struct Tight {
+    real: RealDirectory,
+    room: usize,
+}
+
+struct TightFile {
+    real: RealFile,
+    full: bool,
+}
+
+impl Directory for Tight {
+    type File = TightFile;
+    type Lock = RealLock;
+
+    fn open(&self, name: &str, mode: Mode) -> io::Result<TightFile> {
+        let real = self.real.open(name, mode)?;
+        let segments = self.list()?.iter().filter(|name| name.starts_with("segment-")).count();
+        Ok(TightFile { real, full: segments > self.room })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.real.list()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.real.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.real.sync()
+    }
+
+    fn lock(&self, name: &str, how: Hold) -> io::Result<RealLock> {
+        self.real.lock(name, how)
+    }
+}
+
+impl StoreFile for TightFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.real.write_at(offset, bytes)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.real.read_at(offset, into)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.real.sync()
+    }
+
+    fn preallocate(&self, bytes: u64) -> io::Result<()> {
+        if self.full {
+            // Some of it is there already.
+            self.real.preallocate(bytes / 3)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.real.preallocate(bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.real.size()
+    }
 }
 
 fn payload(ledger: i64, entry: i64) -> Bytes {
@@ -52,7 +117,7 @@ fn next<S: LogStore>(store: &S, ledger: i64) -> Option<i64> {
 }
 
 fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     // Whoever listened may be gone.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
@@ -63,7 +128,9 @@ fn child() {
     let Some(path) = std::env::var_os(CHILD) else { return };
     // What the test runner has begun to say ends here.
     say("");
-    let store = open(Path::new(&path)).0;
+    let room = std::env::var(ROOM).unwrap().parse().unwrap();
+    let real = RealDirectory::new(Path::new(&path));
+    let store = FileStore::open(Tight { real, room }, options()).unwrap().0;
     let mut nexts = BTreeMap::new();
     for ledger in 0..LEDGERS {
         if next(&store, ledger).is_none() {
@@ -86,6 +153,8 @@ fn child() {
                 match answer {
                     Ok(_) => say(&format!("+{ledger}:{count}")),
                     Err(StoreError::Full) => say("full"),
+                    // What is behind one that found no room.
+                    Err(StoreError::OutOfOrder { .. }) => {}
                     Err(other) => panic!("{other}"),
                 }
                 tell.send(()).unwrap();
@@ -99,35 +168,53 @@ fn child() {
                 say(&format!("-{passing}"));
             }
             passing = 1000 + round + i64::from(std::process::id()) * 100_000;
-            ask(|done| store.create("passing", passing, 1, done)).wait().unwrap();
+            if ask(|done| store.create("passing", passing, 1, done)).wait() == Err(StoreError::Full) {
+                passing = 0;
+            }
         }
         for _ in 0..LEDGERS {
             told.recv().unwrap();
         }
+        for (&ledger, first) in &mut nexts {
+            *first = next(&store, ledger).unwrap();
+        }
     }
 }
 
-/// Starts a child, kills it after a while, and reads what it was answered: how many entries of each ledger, and which ledgers are deleted.
-fn run_child(path: &Path, after: Duration) -> (BTreeMap<i64, i64>, Vec<i64>) {
+/// What a child was answered.
+#[derive(Default)]
+struct Said {
+    /// How many entries of each ledger.
+    entries: BTreeMap<i64, i64>,
+    /// Ledgers that are deleted.
+    deleted: Vec<i64>,
+    /// How often the disk was full.
+    full: u64,
+}
+
+/// Starts a child, kills it after a while, and reads what it was answered.
+fn run_child(path: &Path, room: usize, after: Duration) -> Said {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
         .env(CHILD, path)
+        .env(ROOM, room.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let out = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
-        let (mut answered, mut deleted) = (BTreeMap::new(), Vec::new());
+        let mut said = Said::default();
         for line in BufReader::new(out).lines().map_while(Result::ok) {
             if let Some((ledger, count)) = line.strip_prefix('+').and_then(|rest| rest.split_once(':')) {
                 let (Ok(ledger), Ok(count)) = (ledger.parse::<i64>(), count.parse::<i64>()) else { continue };
-                *answered.entry(ledger).or_insert(0) += count;
+                *said.entries.entry(ledger).or_insert(0) += count;
             } else if let Some(ledger) = line.strip_prefix('-').and_then(|rest| rest.parse().ok()) {
-                deleted.push(ledger);
+                said.deleted.push(ledger);
             }
+            said.full += u64::from(line == "full");
         }
-        (answered, deleted)
+        said
     });
     std::thread::sleep(after);
     child.kill().unwrap();
@@ -138,21 +225,36 @@ fn run_child(path: &Path, after: Duration) -> (BTreeMap<i64, i64>, Vec<i64>) {
 /// Nothing that was answered is lost, nothing is there twice, and the order is kept, however often the process is killed.
 #[test]
 fn a_process_that_is_killed_loses_nothing_that_it_was_answered() {
+    let full = kill_rounds(100, |_| 1000);
+    assert_eq!(full, 0);
+}
+
+/// The same where the disk is full most of the time, and has a little more room now and then.
+#[test]
+fn a_process_that_is_killed_on_a_full_disk_loses_nothing_either() {
+    let full = kill_rounds(40, |round| 2 + round / 4);
+    assert!(full > 20, "it was full {full} times");
+}
+
+/// Kills so many children, and checks what is there after each; how often they found the disk full.
+fn kill_rounds(most: usize, room: impl Fn(usize) -> usize) -> u64 {
     let temp = TempDir::new("kill");
     let began = Instant::now();
     let mut seed = Seed::new(5);
     let (mut known, mut rounds, mut cuts, mut grew) = (BTreeMap::<i64, i64>::new(), 0, 0, 0);
-    for _ in 0..ROUNDS {
+    let mut full = 0;
+    for round in 0..most {
         if began.elapsed() > MOST {
             break;
         }
-        let (answered, deleted) = run_child(temp.path(), Duration::from_millis(40 + seed.below(160)));
+        let said = run_child(temp.path(), room(round), Duration::from_millis(40 + seed.below(160)));
+        full += said.full;
         rounds += 1;
         let (store, report) = open(temp.path());
         cuts += i32::from(report.cut.is_some());
         for ledger in 0..LEDGERS {
             let was = known.get(&ledger).copied().unwrap_or(0);
-            let more = answered.get(&ledger).copied().unwrap_or(0);
+            let more = said.entries.get(&ledger).copied().unwrap_or(0);
             let Some(there) = next(&store, ledger) else {
                 assert_eq!(was + more, 0, "ledger {ledger} is lost");
                 continue;
@@ -170,11 +272,11 @@ fn a_process_that_is_killed_loses_nothing_that_it_was_answered() {
             known.insert(ledger, there);
         }
         for info in ask(|done| store.list("passing", done)).wait().unwrap() {
-            assert!(!deleted.contains(&info.ledger), "ledger {} has come back", info.ledger);
+            assert!(!said.deleted.contains(&info.ledger), "ledger {} has come back", info.ledger);
         }
     }
     println!("{rounds} rounds, {cuts} tails cut, {grew} times a ledger grew");
-    assert!(rounds >= 20 && grew > rounds, "{rounds} rounds, {grew}");
+    assert!(rounds >= 20 && grew > 20, "{rounds} rounds, {grew}");
     let (store, _) = open(temp.path());
     for (&ledger, &count) in &known {
         let mut at = 0;
@@ -185,4 +287,5 @@ fn a_process_that_is_killed_loses_nothing_that_it_was_answered() {
             }
         }
     }
+    full
 }

@@ -184,7 +184,7 @@ impl<V: Payload> Read<V> {
         }
         // It looks again when it has one: what was found is not held meanwhile.
         let mut entries = std::mem::take(&mut self.entries);
-        contained(|| entries.clear());
+        drop_all(entries.drain(..));
         if let Some(done) = self.done.take() {
             Core::queue(&core, permits, bytes, self.extent, entries, done);
         }

@@ -2,7 +2,7 @@
 //!
 //! # The rows
 //! The module of each benchmark says what an operation is: [tail] (B1), [`catch_up`] (B2), [`evict_cycle`] (B3), [read] (B4),
-//! [`evict_all`] (B7), [get], [memory]. [floor] says what the floor row does.
+//! [`evict_all`] (B7), [batch] (B8), [metadata] (B9), [get], [memory]. [floor] says what the floor row does.
 //!
 //! # The entry
 //! An entry's data is an empty shared buffer, retained by each entry: a clone and a drop of a count. The floor and the peers keep the
@@ -13,6 +13,7 @@
 //! # The peers
 //! A [map](maps) that is the heart of such a cache, and a removal queue, which is [the same](queue) for all of them.
 
+mod batch;
 mod catch_up;
 mod entry;
 mod evict_all;
@@ -21,6 +22,7 @@ mod floor;
 mod get;
 mod maps;
 mod memory;
+mod metadata;
 mod ours;
 mod peers;
 mod queue;
@@ -97,6 +99,8 @@ pub fn group() -> Group {
         Block::new(setting.name(), cases)
     }));
     blocks.extend(get::blocks::<InArc, InSlot>(OURS_ARC, OURS));
+    blocks.extend(batch::blocks());
+    blocks.extend(metadata::blocks());
     blocks.push(memory::block());
     blocks.push(floors::scale_block());
     Group { name: "cache", blocks, targets: targets(), floor: Some(floors::scale_floor()) }
@@ -178,6 +182,8 @@ fn targets() -> Vec<Target> {
     ]);
     targets.extend(reads());
     targets.extend(gets());
+    targets.extend(batch::targets());
+    targets.extend(metadata::targets());
     targets.extend(memory::targets());
     targets
 }

@@ -87,7 +87,7 @@ fn i64_at(bytes: &[u8], at: usize) -> i64 {
     u64_at(bytes, at).cast_signed()
 }
 
-/// Whether a record of this generation may begin here: a cheap look before [`decode`].
+/// Whether a record of this generation may begin here: a cheap look before [`Record::decode`].
 pub(crate) fn may_begin(bytes: &[u8], generation: u64) -> bool {
     bytes.len() >= HEADER && u64_at(bytes, 8) == generation
 }
