@@ -49,7 +49,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(StoredLedger<Arc<FileS
         .map_err(|error| RunError::Storage(error.to_string()))?;
     let (tell, told) = mpsc::channel();
     StoredLedger::create(
-        Arc::new(store),
+        &Arc::new(store),
         "perf",
         0,
         1,

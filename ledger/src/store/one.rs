@@ -19,18 +19,16 @@ pub struct StoredLedger<S> {
 
 impl<S: LogStore> StoredLedger<S> {
     /// Makes the ledger; `done` has it, or hears why there is none.
-    pub fn create(store: S, group: &str, ledger: i64, epoch: u64, done: Done<Self>)
+    pub fn create(store: &S, group: &str, ledger: i64, epoch: u64, done: Done<Self>)
     where
         S: Clone,
     {
-        let made = store.clone();
+        let made = Self { store: store.clone(), epoch };
         store.create(
             group,
             ledger,
             epoch,
-            Done::new(move |created: Result<(), StoreError>| {
-                done.tell(created.map(|()| Self { store: made, epoch }));
-            }),
+            Done::new(move |created: Result<(), StoreError>| done.tell(created.map(|()| made))),
         );
     }
 }
