@@ -33,8 +33,11 @@ impl Drop for Folder {
     }
 }
 
+/// The ledger of a run, in a store that nobody else has.
+type Ledger = StoredLedger<Arc<FileStore>>;
+
 /// Makes a store with the ledger of a run in it, if the run is to have files.
-pub(crate) fn open(settings: &Settings) -> Result<Option<(StoredLedger<Arc<FileStore>>, Folder)>, RunError> {
+pub(crate) fn open(settings: &Settings) -> Result<Option<(Ledger, Folder)>, RunError> {
     let durability = match settings.storage {
         Storage::Memory => return Ok(None),
         Storage::Written => Durability::Written,
