@@ -8,7 +8,7 @@ use folio_sync::{Arc, Mutex, arc_dyn, thread};
 
 use super::fill::{ExpectedReads, Fill};
 use super::payload::Payload;
-use super::{EntryCache, ReadRequest};
+use super::{EntryCache, PermitsFor, ReadRequest};
 use crate::cache::RangeCache;
 use crate::eviction::EvictionQueue;
 use crate::pending::{ReadDone, ReadStorage};
