@@ -27,6 +27,8 @@ mod options;
 mod read;
 mod record;
 mod recovery;
+mod request;
+mod roll;
 mod segment;
 mod snapshot;
 mod writer;
@@ -43,8 +45,9 @@ use maker::Maker;
 pub use options::{Cut, FileOptions, OpenError, OpenReport};
 #[cfg(feature = "test-util")]
 pub(crate) use record::{check_record, seal_record};
+use request::Request;
 use segment::Segment;
-use writer::{Request, Writer};
+use writer::Writer;
 
 use super::done::Done;
 use super::error::StoreError;

@@ -4,101 +4,20 @@ use std::collections::HashMap;
 use std::io;
 use std::mem::take;
 
-use bytes::Bytes;
 use folio_sync::Arc;
 
-use super::index::{self, Run};
+use super::index::Run;
 use super::maker::Maker;
 use super::record::{self, Kind, Record};
-use super::segment::{DATA, Segment, index_name};
+use super::request::{Answer, Effect, Request, Staged};
+use super::roll::{Active, Live};
+use super::segment::Segment;
 use super::{Located, Shared, snapshot};
 use crate::store::done::Done;
 use crate::store::error::StoreError;
-use crate::store::layer::{Directory, Mode, StoreFile};
+use crate::store::layer::{Directory, StoreFile};
 use crate::store::log::{Append, Appended, Durability};
 use crate::store::table::{Table, Verdict};
-
-/// What is asked.
-#[derive(Debug)]
-pub(super) enum Request {
-    Append { append: Append, weight: usize, done: Done<Appended> },
-    Create { group: String, ledger: i64, epoch: u64, done: Done<()> },
-    Close { ledger: i64, epoch: u64, done: Done<i64> },
-    Recover { ledger: i64, epoch: u64, done: Done<i64> },
-    Delete { ledger: i64, epoch: u64, done: Done<()> },
-}
-
-impl Request {
-    pub(super) fn weight(&self) -> usize {
-        match self {
-            Self::Append { weight, .. } => *weight,
-            Self::Create { .. } | Self::Close { .. } | Self::Recover { .. } | Self::Delete { .. } => 0,
-        }
-    }
-
-    pub(super) fn refuse(self, error: StoreError) {
-        match self {
-            Self::Append { done, .. } => done.tell(Err(error)),
-            Self::Create { done, .. } | Self::Delete { done, .. } => done.tell(Err(error)),
-            Self::Close { done, .. } | Self::Recover { done, .. } => done.tell(Err(error)),
-        }
-    }
-}
-
-/// The segment that is written.
-#[derive(Debug)]
-pub(super) struct Active<F> {
-    pub(super) segment: Arc<Segment<F>>,
-    pub(super) generation: u64,
-    pub(super) bytes: u32,
-    /// Where the next record goes.
-    pub(super) offset: u32,
-    /// Up to where it is on disk.
-    pub(super) synced: u32,
-}
-
-/// A segment and how many ledgers have a run in it.
-pub(super) struct Live<F> {
-    pub(super) segment: Arc<Segment<F>>,
-    pub(super) ledgers: usize,
-}
-
-/// What a request changes as soon as it is written, and what is answered then.
-struct Staged {
-    effect: Effect,
-    answer: Answer,
-}
-
-enum Effect {
-    None,
-    Append { ledger: i64, first: i64, offset: u32, entries: Vec<Bytes> },
-    Create { group: String, ledger: i64, epoch: u64, created: (u64, u64) },
-    Close { ledger: i64 },
-    Recover { ledger: i64, epoch: u64 },
-    Delete { ledger: i64 },
-}
-
-enum Answer {
-    Appended(Done<Appended>, Result<i64, StoreError>),
-    Last(Done<i64>, Result<i64, StoreError>),
-    Unit(Done<()>, Result<(), StoreError>),
-}
-
-impl Answer {
-    /// Tells it; or this error, even to whom was refused: that was judged by what is not so now.
-    fn tell(self, durability: Durability, failed: Option<&StoreError>) {
-        fn or<T>(answer: Result<T, StoreError>, failed: Option<&StoreError>) -> Result<T, StoreError> {
-            failed.map_or(answer, |error| Err(error.clone()))
-        }
-        match self {
-            Self::Appended(done, answer) => {
-                done.tell(or(answer, failed).map(|last| Appended { last, durability }));
-            }
-            Self::Last(done, answer) => done.tell(or(answer, failed)),
-            Self::Unit(done, answer) => done.tell(or(answer, failed)),
-        }
-    }
-}
 
 /// What only the store's thread knows.
 pub(super) struct Writer<D: Directory> {
@@ -117,7 +36,7 @@ pub(super) struct Writer<D: Directory> {
     /// Makes segments ahead; without it they are made when they are needed.
     pub(super) maker: Option<Maker<D>>,
     /// Whether the next segment was asked for already.
-    ahead: bool,
+    pub(super) ahead: bool,
     work: Work,
 }
 
@@ -131,34 +50,9 @@ struct Work {
     sync: bool,
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether the system had no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// Begins a use of a segment: on disk when this returns.
-pub(super) fn begin<F: StoreFile>(
-    segment: Arc<Segment<F>>,
-    generation: u64,
-    bytes: u32,
-    table: &Table,
-) -> io::Result<Active<F>> {
-    segment.begin(generation, bytes)?;
-    let payload = snapshot::encode(table);
-    let snapshot = Record {
-        kind: Kind::Snapshot,
-        generation,
-        ledger: 0,
-        entry: 0,
-        epoch: 0,
-        synced: 0,
-        payload: &payload,
-    };
-    let mut record = Vec::new();
-    snapshot.encode(&mut record);
-    segment.file.write_at(DATA.into(), &record)?;
-    segment.file.sync()?;
-    let offset = DATA + u32::try_from(record.len()).expect("a snapshot is limited far below");
-    Ok(Active { segment, generation, bytes, offset, synced: offset })
 }
 
 impl<D: Directory> Writer<D> {
@@ -346,90 +240,7 @@ impl<D: Directory> Writer<D> {
         self.roll()
     }
 
-    /// Begins the next segment; nothing is staged.
-    fn roll(&mut self) -> Result<(), StoreError> {
-        let bytes = self.shared.options.segment_bytes;
-        let segment = if let Some(segment) = self.free.pop() { segment } else { self.make_segment()? };
-        // All of the old one is on disk before anything is in the new one; and so are the deletions by which that one is free.
-        if let Err(error) = self.active.segment.file.sync() {
-            return Err(self.fail("syncing a segment", &error));
-        }
-        self.keep_index();
-        self.newest += 1;
-        match begin(segment, self.newest, bytes, &self.table) {
-            Ok(active) => {
-                let old = std::mem::replace(&mut self.active, active);
-                self.ahead = false;
-                if !self.live.contains_key(&old.generation) {
-                    self.free.push(old.segment);
-                }
-                Ok(())
-            }
-            Err(error) => Err(self.fail("beginning a segment", &error)),
-        }
-    }
-
-    /// The slot of a segment that is to be made.
-    fn next_slot(&mut self) -> u32 {
-        self.spare.pop().unwrap_or_else(|| {
-            self.next_slot += 1;
-            self.next_slot - 1
-        })
-    }
-
-    /// Asks for the next segment when half of this one is written; once, as there may be no room.
-    fn look_ahead(&mut self) {
-        if self.ahead || !self.free.is_empty() || self.active.offset < self.active.bytes / 2 {
-            return;
-        }
-        if self.maker.as_ref().is_some_and(|maker| !maker.is_asked()) {
-            self.ahead = true;
-            let slot = self.next_slot();
-            self.maker.as_mut().expect("it was there just now").ask(slot);
-        }
-    }
-
-    fn make_segment(&mut self) -> Result<Arc<Segment<D::File>>, StoreError> {
-        let (slot, made) = self.maker.as_mut().and_then(Maker::take).unwrap_or_else(|| {
-            let slot = self.next_slot();
-            (
-                slot,
-                Segment::make(&self.shared.directory, slot, self.shared.options.segment_bytes).map(Arc::new),
-            )
-        });
-        match made {
-            Ok(segment) => Ok(segment),
-            Err(error) => {
-                self.spare.push(slot);
-                // Nothing that is kept depends on it.
-                if is_full(&error) {
-                    Err(StoreError::Full)
-                } else {
-                    Err(self.fail("making a segment", &error))
-                }
-            }
-        }
-    }
-
-    /// Writes the index of the segment beside it. It may be lost: the segment tells the same.
-    fn keep_index(&self) {
-        let state = self.shared.state.lock();
-        let mut runs: Vec<(i64, &Run)> = Vec::new();
-        for (&ledger, located) in &state.index {
-            let newest = located.iter().rev().take_while(|one| one.generation == self.active.generation);
-            runs.extend(newest.map(|one| (ledger, &one.run)));
-        }
-        let bytes = index::encode(self.active.generation, self.active.offset, &runs);
-        drop(state);
-        let name = index_name(self.active.segment.slot);
-        let directory = &self.shared.directory;
-        let kept = directory.open(&name, Mode::Create).and_then(|file| file.write_at(0, &bytes));
-        if kept.is_err() {
-            drop(directory.remove(&name));
-        }
-    }
-
-    fn fail(&mut self, what: &str, error: &io::Error) -> StoreError {
+    pub(super) fn fail(&mut self, what: &str, error: &io::Error) -> StoreError {
         let error = StoreError::failed(what, error);
         self.failed = Some(error.clone());
         self.shared.state.lock().failed = Some(error.clone());
