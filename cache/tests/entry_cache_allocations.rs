@@ -11,7 +11,7 @@ fn main() {
     counted::main();
 }
 
-/// The counting allocator is there for the standard build only, and an `Arc` that ThreadSanitizer follows allocates more.
+/// The counting allocator is there for the standard build only, and an `Arc` that `ThreadSanitizer` follows allocates more.
 #[cfg(not(all(not(any(loom, shuttle, tsan)), feature = "bytes")))]
 fn main() {}
 
