@@ -4,7 +4,8 @@
 //! for all caches of a program which entries go first. [`page`] is what they stand on, a page of 64 slots, usable alone.
 //!
 //! A broker has more: a [`CacheManager`] that keeps all its caches within one budget by itself, and gives out [`ReadPermits`] for the bytes that reads
-//! have in flight; [`ActiveCursors`] that tell how many readers an entry still has.
+//! have in flight; [`ActiveCursors`] that tell how many readers an entry still has; and an [`EntryCache`] for each log, which reads what it does not
+//! have from storage, each range [once](pending::PendingReads) for all who want it at the same time.
 //!
 //! ```
 //! use bytes::Bytes;
