@@ -3,7 +3,10 @@
 //! Appends of many threads go to one serial worker in batches; a batch goes to storage, into the cache, is confirmed, and is told to those
 //! who wait. Reads of cached entries complete on the thread that asks. See [`Ledger`] and [`Cursor`].
 //!
-//! It is thin: one ledger, not a sequence of them; storage answers at once; cursors are not durable.
+//! Storage is behind a trait and answers when it likes, on any thread: [`MemoryStorage`], or, by `StoredLedger`, a ledger of a `LogStore`, of which module
+//! `store` has one in memory and one in files.
+//!
+//! It is thin: one ledger, not a sequence of them; cursors are not durable.
 #![forbid(unsafe_code)]
 
 mod acks;
