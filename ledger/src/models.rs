@@ -146,7 +146,9 @@ impl LogStorage for Late {
 impl Late {
     fn answer(&self) {
         let held = std::mem::take(&mut *self.0.lock());
-        held.into_iter().for_each(|done| done.tell(Ok(())));
+        for done in held {
+            done.tell(Ok(()));
+        }
     }
 }
 
