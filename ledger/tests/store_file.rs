@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use folio_ledger::store::conformance::{self, ask};
 use folio_ledger::store::layer::{Directory, Op, RealDirectory, SimDirectory};
 use folio_ledger::store::{
@@ -250,6 +251,34 @@ fn an_answer_may_be_the_last_to_hold_the_store() {
     // Release: pairs with the Acquire of the answer.
     mine.store(true, Ordering::Release);
     told.wait().unwrap();
+}
+
+#[test]
+fn entries_far_apart_are_found_without_reading_what_is_between() {
+    let directory = SimDirectory::new();
+    let store = open(&directory, FileOptions { segment_bytes: 1 << 20, ..FileOptions::default() });
+    let (ledgers, entries) = (100, 15);
+    (0..ledgers).for_each(|ledger| create(&store, ledger));
+    let text = |ledger: i64, entry: i64| Bytes::from(format!("{ledger}:{entry} ").repeat(150));
+    for entry in 0..entries {
+        let asked = (0..ledgers).map(|ledger| {
+            let append = Append { entries: vec![text(ledger, entry)], ..batch(ledger, 1, entry, 0) };
+            ask(|done| store.append(append, done))
+        });
+        for answer in asked.collect::<Vec<_>>() {
+            answer.wait().unwrap();
+        }
+    }
+    let (before, mut count) = (directory.bytes_read(), 0);
+    for ledger in 0..ledgers {
+        for first in [0, 1, 7] {
+            let expected: Vec<_> = (first..entries).map(|entry| text(ledger, entry)).collect();
+            assert_eq!(read(&store, ledger, first).unwrap(), expected);
+            count += expected.len() as u64;
+        }
+    }
+    let bytes = directory.bytes_read() - before;
+    assert!(bytes <= count * 10_000, "{bytes} bytes for {count} entries");
 }
 
 /// Every segment is used again and again, and never shows what was deleted.

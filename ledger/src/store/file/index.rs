@@ -44,6 +44,14 @@ impl Run {
         self.points[after.saturating_sub(1)].1
     }
 
+    /// Of so many entries from this one on, those after it whose places are known.
+    pub(crate) fn points_after(&self, entry: i64, most: usize) -> Vec<(i64, u32)> {
+        let known = self.points.iter().map(|&(distance, offset)| (self.first + i64::from(distance), offset));
+        let end = entry.saturating_add(i64::try_from(most).unwrap_or(i64::MAX));
+        let from = self.points.partition_point(|&(distance, _)| self.first + i64::from(distance) <= entry);
+        known.skip(from).take_while(|&(of, _)| of < end).collect()
+    }
+
     /// Where the first entry is.
     pub(crate) fn begin(&self) -> u32 {
         self.points[0].1
@@ -148,6 +156,11 @@ mod tests {
             let found = run.locate(entry);
             assert!(found <= offset && offset - found < SPARSE + 600, "{entry}");
         }
+        let points = run.points_after(10, usize::MAX);
+        assert_eq!(points.len(), run.points.len() - 1);
+        assert!(points.iter().all(|&(entry, offset)| run.locate(entry) == offset && entry > 10));
+        assert_eq!(run.points_after(points[0].0 - 1, 2), points[..1]);
+        assert_eq!(run.points_after(points[0].0 - 1, 1), []);
         assert!(run.points.len() < 20, "it is sparse");
     }
 

@@ -20,8 +20,9 @@ const WINDOW: (usize, usize) = (8 * 1024, 128 * 1024);
 struct Leg<F> {
     segment: Arc<Segment<F>>,
     generation: u64,
-    /// Where to begin, and where the run ends.
+    /// Where to begin, places of some entries beyond, and where the run ends.
     at: u32,
+    points: Vec<(i64, u32)>,
     end: u32,
     /// The number after the last entry of it.
     next: i64,
@@ -35,7 +36,7 @@ impl<D: Directory> Shared<D> {
             return Err(StoreError::Invalid("a read of no entries"));
         }
         let mut into = Entries { ledger, next: first, limits, bytes: 0, read: Vec::new() };
-        let mut leg = self.leg(ledger, first)?;
+        let mut leg = self.leg(ledger, first, limits.entries)?;
         let created = leg.created;
         let is_deleted = || match self.state.lock().table.row(ledger) {
             Ok(row) if row.created == created => Ok(()),
@@ -48,7 +49,7 @@ impl<D: Directory> Shared<D> {
             match read {
                 // What was read before is good.
                 Err(error) if into.read.is_empty() => return Err(error),
-                Ok(()) if !into.full() => match self.leg(ledger, into.next) {
+                Ok(()) if !into.full() => match self.leg(ledger, into.next, limits.entries) {
                     Ok(next) => leg = next,
                     Err(_) => return Ok(into.read),
                 },
@@ -58,7 +59,7 @@ impl<D: Directory> Shared<D> {
     }
 
     /// Where an entry is, if it is there.
-    fn leg(&self, ledger: i64, entry: i64) -> Result<Leg<D::File>, StoreError> {
+    fn leg(&self, ledger: i64, entry: i64, entries: usize) -> Result<Leg<D::File>, StoreError> {
         let position = Position { ledger, entry };
         let state = self.state.lock();
         let row = state.table.row(ledger)?;
@@ -76,6 +77,7 @@ impl<D: Directory> Shared<D> {
                 segment: Arc::clone(segment),
                 generation: *generation,
                 at: run.locate(entry),
+                points: run.points_after(entry, entries),
                 end: run.end,
                 next: run.next,
                 created: row.created,
@@ -93,11 +95,22 @@ impl<F: StoreFile> Leg<F> {
         // How far into the bytes.
         let mut done = 0;
         let mut window = WINDOW.0;
+        let mut points = self.points.iter().peekable();
         while into.next < self.next && !into.full() {
             match Record::decode(bytes.get(done..).unwrap_or_default(), self.generation) {
                 Ok((record, size)) => {
                     into.take(&record);
                     done += size;
+                    // Many others' entries may be between this one and the next.
+                    while let Some(&(_, offset)) = points.next_if(|&&(entry, _)| entry <= into.next) {
+                        let ahead = (offset as usize).saturating_sub(at as usize);
+                        if ahead > bytes.len() {
+                            (at, done, window) = (offset, 0, WINDOW.0);
+                            bytes.clear();
+                        } else {
+                            done = done.max(ahead);
+                        }
+                    }
                 }
                 Err(Flaw::Short(needed)) if at as usize + done + needed <= self.end as usize => {
                     at += u32::try_from(done).expect("a segment is smaller");

@@ -54,6 +54,7 @@ struct Sim {
     power: Option<u64>,
     plan: Vec<(Op, u64, ErrorKind)>,
     counts: [u64; 7],
+    read: u64,
 }
 
 #[derive(Default)]
@@ -240,6 +241,11 @@ impl SimDirectory {
         self.0.lock().counts[op as usize]
     }
 
+    /// How many bytes were read.
+    pub fn bytes_read(&self) -> u64 {
+        self.0.lock().read
+    }
+
     /// What a file has; empty if it is not there.
     pub fn bytes(&self, name: &str) -> Vec<u8> {
         let sim = self.0.lock();
@@ -372,6 +378,7 @@ impl StoreFile for SimFile {
         let from = usize::try_from(offset).ok().and_then(|offset| seen.get(offset..));
         let bytes = from.and_then(|from| from.get(..into.len())).ok_or(ErrorKind::UnexpectedEof)?;
         into.copy_from_slice(bytes);
+        sim.read += into.len() as u64;
         Ok(())
     }
 
