@@ -3,12 +3,12 @@
 //! # Protocol
 //! Batches, and calls that come after what was before them, stand in a line. Whoever puts something in, or has storage's answer, records that with
 //! the *turn* and leaves the work to its owner: the ledger's worker, or whoever finds that the worker takes nothing any more. The owner takes two kinds of
-//! steps. It gives storage the first batch that is not sent, as long as few are on their way; and it takes what stands first in the line when that is
+//! steps. It gives storage the first batch that is not sent, as long as few are sent and not settled; and it takes what stands first in the line when that is
 //! answered, or is a call.
 //!
 //! | a batch is | next | by whom |
 //! |---|---|---|
-//! | gathering | sent | the owner, when fewer than [`MOST_SENT`] are sent; until then the next batch joins it |
+//! | gathering | sent | the owner, when fewer than [`MOST_SENT`] are sent and not settled; until then the next batch joins it |
 //! | sent | answered | storage, on any thread, in any order |
 //! | answered | confirmed and told | the owner, when it stands first |
 //!
@@ -33,7 +33,7 @@ use crate::storage::StorageError;
 /// Something was put into the line, or was answered.
 const LOOK: Demand = Demand::soft(0);
 
-/// How many batches storage is given before it has answered: enough that it always has one to work on.
+/// How many batches storage is given before the first of them is settled: enough that it always has one to work on.
 const MOST_SENT: usize = 4;
 
 /// How many entries a batch has at most, and how many bytes unless its first entry alone has more.
@@ -103,6 +103,7 @@ struct Line<T> {
     items: VecDeque<Item<T>>,
     /// The number of the item that stands first.
     first: u64,
+    /// Batches that were sent and are not settled.
     sent: usize,
     gathering: usize,
     /// Entries of batches that are not settled.
@@ -207,7 +208,6 @@ impl<T> Line<T> {
         let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
         if let Some(Item::Batch(_, state)) = self.items.get_mut(at) {
             *state = State::Answered(answer);
-            self.sent -= 1;
         }
     }
 
@@ -233,7 +233,10 @@ impl<T> Line<T> {
             return None;
         }
         self.first += 1;
-        self.items.pop_front()
+        let taken = self.items.pop_front();
+        // Until now it counts: what is answered out of order would pile up behind one that is not.
+        self.sent -= usize::from(matches!(taken, Some(Item::Batch(..))));
+        taken
     }
 }
 

@@ -262,6 +262,31 @@ fn answers_that_the_worker_does_not_take_are_told_where_they_come() {
     assert_eq!(scene.heard.take(), appended(3..5), "and what it drops unrun");
 }
 
+/// I42: however storage answers what comes after, few batches are sent and not settled: what it does not answer holds up all, and is bounded.
+#[test]
+fn answers_out_of_order_let_no_more_be_sent() {
+    let scene = Scene::with(|options| (options.handover, options.max_queued) = (Handover::Batched(1), 10));
+    scene.storage.hold();
+    let mut first = Vec::new();
+    for n in 0..50 {
+        scene.give(n..n + 1);
+        scene.worker.run_all();
+        let mut answers = scene.storage.held().into_iter();
+        if first.is_empty() {
+            first.extend(answers.next());
+        }
+        answers.for_each(|done| done.tell(Ok(())));
+        scene.worker.run_all();
+    }
+    let full = AppendError::Rejected(RejectReason::Full);
+    assert_eq!((scene.heard.take(), scene.ledger.queued()), (failed(14..50, &full), 14));
+    first.into_iter().for_each(|done| done.tell(Ok(())));
+    scene.worker.run_all();
+    scene.storage.held().into_iter().for_each(|done| done.tell(Ok(())));
+    scene.worker.run_all();
+    assert_eq!((scene.heard.take(), scene.ledger.confirmed()), (appended(0..14), 14));
+}
+
 /// I42: appends that find as much gathered as may be queued are told that it is full.
 #[test]
 fn as_much_gathers_as_may_be_queued() {
