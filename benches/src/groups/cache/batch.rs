@@ -211,13 +211,9 @@ pub(super) fn blocks() -> Vec<Block> {
 /// What is asked of them.
 pub(super) fn targets() -> Vec<Target> {
     let row = |case: &str| Row::case(name(100), case);
-    let of = |case: &str, other: &str, gate, goal| {
-        let what = format!("{}: {case}, of {other}", name(100));
-        Target::lower(what, row(case), Against::Row(row(other)), Metric::Cpu, gate, goal)
-    };
+    let what = format!("{}: {SHARED}, of {EACH}", name(100));
     vec![
-        of(SHARED, EACH, 0.9, 0.7),
-        of(CACHE, WITHOUT, 1.8, 1.5),
+        Target::lower(what, row(SHARED), Against::Row(row(EACH)), Metric::Cpu, 0.9, 0.7),
         Target::lower(
             format!("{}: allocations", name(100)),
             row(CACHE),

@@ -3,8 +3,11 @@
 //! An operation makes a new writer, inserts the entries of a batch, which were made before and have one byte each, and evicts by weight
 //! as many bytes as there are entries. That must evict every entry and leave the queue empty. *Requeue*: each entry is expected to be
 //! read once, so it is put off once and leaves in the second round.
+//!
+//! The [floor](floor::cycle) allocates as many entries and drops them, whether they are put off here or not.
 
 use super::entry::{Position, one_byte};
+use super::floor;
 use super::tested::{Make, Options, Tested};
 use crate::runner::{Case, Mark, sample_between};
 
@@ -25,6 +28,16 @@ impl Setting {
 
     pub(super) fn name(self) -> String {
         format!("insert and evict {}{}", self.batch, if self.requeue { ", requeued once" } else { "" })
+    }
+
+    /// The floor, with as many entries.
+    pub(super) fn floor(self, name: &str) -> Case {
+        floor::cycle(name, self.batch, ENTRIES)
+    }
+
+    /// Gate and goal of ours, divided by the floor.
+    pub(super) fn bounds(self) -> (f64, f64) {
+        if self.requeue { (2.2, 1.8) } else { (1.2, 1.0) }
     }
 }
 
@@ -86,11 +99,12 @@ mod tests {
     use crate::runner::Effort;
 
     #[test]
-    fn every_peer_goes_through_the_cycle() {
+    fn every_peer_and_the_floor_go_through_the_cycle() {
         for setting in Setting::ALL {
             for mut case in every_peer(&setting) {
                 case.trial(Effort::Smoke);
             }
+            setting.floor("floor").trial(Effort::Smoke);
         }
     }
 }

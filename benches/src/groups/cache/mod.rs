@@ -81,7 +81,8 @@ pub fn group() -> Group {
     blocks.extend(tails_of_ours());
     blocks.extend(catch_ups());
     blocks.extend(evict_cycle::Setting::ALL.map(|setting| {
-        let mut cases = ours(&setting);
+        let mut cases = vec![setting.floor(FLOOR)];
+        cases.extend(ours(&setting));
         cases.extend(every_peer(&setting));
         Block::new(setting.name(), cases)
     }));
@@ -180,6 +181,10 @@ fn targets() -> Vec<Target> {
             0.04,
         ),
     ]);
+    targets.extend(evict_cycle::Setting::ALL.map(|setting| {
+        let (block, (gate, goal)) = (setting.name(), setting.bounds());
+        of_row(&format!("{block}, of the floor"), (&block, OURS), (&block, FLOOR), gate, goal)
+    }));
     targets.extend(reads());
     targets.extend(gets());
     targets.extend(batch::targets());
