@@ -60,7 +60,7 @@ impl<T: Send + 'static> Appender<T> {
 
 impl<T: Send + 'static> Handler<Add<T>> for Appender<T> {
     fn run(&mut self, add: Add<T>) {
-        if !self.batch.has_room(1, add.payload.len()) {
+        if !self.batch.has_room_for(add.payload.len(), self.desk.room) {
             self.hand_in();
         }
         self.batch.push(add.payload, add.token);
@@ -109,6 +109,14 @@ impl<T: 'static> Refuse<T> {
             reason => AppendError::Rejected(reason),
         };
         self.all([token], &error);
+    }
+
+    /// One that is larger than storage takes.
+    pub(crate) fn too_large(&self, add: Add<T>, most: usize) {
+        let Add { payload, token } = add;
+        let bytes = payload.len();
+        contained(|| drop(payload));
+        self.all([token], &AppendError::TooLarge { bytes, most });
     }
 
     fn all(&self, tokens: impl IntoIterator<Item = T>, error: &AppendError) {

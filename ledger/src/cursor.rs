@@ -78,7 +78,7 @@ impl CursorCore {
 
 /// A place in a ledger, and the entries before and after it that are done with.
 ///
-/// One read at a time is the caller's duty: the place moves when a read begins. Deleting is for any thread.
+/// One read at a time is the caller's duty: the place moves as a read has its entries, before it completes. Deleting is for any thread.
 ///
 /// # Following the tail
 /// Read while there is [more](Wait::More), go away while [waiting](Wait::Waiting), begin again when the listener is called, until the ledger is

@@ -17,7 +17,15 @@ pub enum AppendError {
     Closed,
     /// The ledger's worker did not take it, since too much is queued, or was unwilling.
     Rejected(RejectReason),
-    /// Storage failed, now or for an entry before: the ledger takes no more, so that none can overtake the one that failed.
+    /// It is larger than storage takes.
+    TooLarge {
+        /// How many bytes it has.
+        bytes: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Storage did not keep it. After [`Full`](StorageError::Full) later ones may be appended; after anything else, be it told for an entry before this
+    /// one, the ledger takes no more.
     Storage(StorageError),
 }
 
@@ -26,6 +34,10 @@ impl fmt::Display for AppendError {
         match self {
             Self::Closed => f.write_str("the ledger or its worker is closed"),
             Self::Rejected(reason) => write!(f, "the ledger's worker did not take the entry: {reason}"),
+            Self::TooLarge { bytes, most } => {
+                write!(f, "an entry has at most {most} bytes here, not {bytes}")
+            }
+            Self::Storage(error @ StorageError::Full) => write!(f, "the entry was not stored: {error}"),
             Self::Storage(error) => write!(f, "the ledger takes no more entries: {error}"),
         }
     }

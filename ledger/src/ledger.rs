@@ -182,7 +182,8 @@ impl Core {
 /// entry that was told to be appended can be read. After a failure of storage nothing is appended any more.
 ///
 /// # Progress
-/// Appending is lock-free up to the worker. Reads of cached entries are lock-free and complete, by default, on the thread that asks.
+/// Appending is lock-free up to the worker. Reads of cached entries complete, by default, on the thread that asks; looking into the cache is lock-free, and
+/// noting the place takes one short lock that the ledger's cursors share.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -261,7 +262,11 @@ impl<T: Send + 'static> Ledger<T> {
 
     /// Appends an entry; the sink is told what became of it, with this token.
     pub fn append(&self, payload: Bytes, token: T) {
-        self.adds.submit(Add { payload, token }, &self.refuse);
+        let (add, most) = (Add { payload, token }, self.desk.room.entry_bytes);
+        if add.payload.len() > most {
+            return self.refuse.too_large(add, most);
+        }
+        self.adds.submit(add, &self.refuse);
     }
 
     /// Calls `done` when everything that was appended before is confirmed, or failed, and its sinks were told.

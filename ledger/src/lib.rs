@@ -34,7 +34,7 @@ pub use folio_cache::{CacheManager, CacheOptions};
 pub use folio_completer::Policy;
 pub use ledger::{ConfigError, Ledger, LedgerOptions};
 pub use position::{Entry, Position};
-pub use storage::{LogStorage, MemoryStorage, StorageError};
+pub use storage::{ENTRY_OVERHEAD, Limits, LogStorage, MemoryStorage, StorageError};
 pub use tail::Wait;
 
 /// The example of the README, which is run with those here.

@@ -12,7 +12,8 @@
 //! | sent | answered | storage, on any thread, in any order |
 //! | answered | confirmed and told | the owner, when it stands first |
 //!
-//! Once one has failed, all that stand behind it fail, whatever storage says of them.
+//! Once one has failed, all that stand behind it fail, whatever storage says of them. If storage had no room, this holds for what was sent before that
+//! was settled; what is sent later has the places of what was refused.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ use crate::done::Done;
 use crate::error::AppendError;
 use crate::ledger::Core;
 use crate::position::Position;
-use crate::storage::StorageError;
+use crate::storage::{ENTRY_OVERHEAD, Limits, StorageError};
 
 /// Something was put into the line, or was answered.
 const LOOK: Demand = Demand::soft(0);
@@ -36,7 +37,7 @@ const LOOK: Demand = Demand::soft(0);
 /// How many batches storage is given before the first of them is settled: enough that it always has one to work on.
 const MOST_SENT: usize = 4;
 
-/// How many entries a batch has at most, and how many bytes unless its first entry alone has more.
+/// How many entries a batch has at most, and how many bytes, as storage counts them, unless its first entry alone has more.
 const MOST: (usize, usize) = (4_096, 1 << 20);
 
 /// How many batches the worker settles before it lets others in.
@@ -48,7 +49,22 @@ type Call = Box<dyn FnOnce() + Send>;
 pub(crate) struct Batch<T> {
     payloads: Vec<Bytes>,
     tokens: Vec<T>,
+    /// As storage counts them.
     bytes: usize,
+}
+
+/// How much a batch may have for this storage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    batch_bytes: usize,
+    pub(crate) entry_bytes: usize,
+}
+
+impl Room {
+    pub(crate) fn of(limits: Limits) -> Self {
+        let alone = limits.batch_bytes.saturating_sub(ENTRY_OVERHEAD);
+        Self { batch_bytes: limits.batch_bytes.min(MOST.1), entry_bytes: limits.entry_bytes.min(alone) }
+    }
 }
 
 impl<T> Batch<T> {
@@ -61,13 +77,18 @@ impl<T> Batch<T> {
         self.tokens.len()
     }
 
-    /// Whether so many more fit in, of so many bytes.
-    pub(crate) fn has_room(&self, entries: usize, bytes: usize) -> bool {
-        self.len() == 0 || (self.len() + entries <= MOST.0 && self.bytes.saturating_add(bytes) <= MOST.1)
+    /// Whether one more fits in, of so many bytes.
+    pub(crate) fn has_room_for(&self, payload: usize, room: Room) -> bool {
+        self.has_room(1, payload.saturating_add(ENTRY_OVERHEAD), room)
+    }
+
+    fn has_room(&self, entries: usize, bytes: usize, room: Room) -> bool {
+        self.len() == 0
+            || (self.len() + entries <= MOST.0 && self.bytes.saturating_add(bytes) <= room.batch_bytes)
     }
 
     pub(crate) fn push(&mut self, payload: Bytes, token: T) {
-        self.bytes = self.bytes.saturating_add(payload.len());
+        self.bytes = self.bytes.saturating_add(payload.len()).saturating_add(ENTRY_OVERHEAD);
         self.payloads.push(payload);
         self.tokens.push(token);
     }
@@ -116,11 +137,13 @@ pub(crate) struct Desk<T: Send + 'static> {
     turn: Turn<Settler<T>>,
     /// How many entries may gather.
     most_gathering: usize,
+    pub(crate) room: Room,
 }
 
 impl<T: Send + 'static> Clone for Desk<T> {
     fn clone(&self) -> Self {
-        Self { line: Arc::clone(&self.line), turn: self.turn.clone(), most_gathering: self.most_gathering }
+        let Self { line, turn, most_gathering, room } = self;
+        Self { line: Arc::clone(line), turn: turn.clone(), most_gathering: *most_gathering, room: *room }
     }
 }
 
@@ -131,6 +154,7 @@ impl<T: Send + 'static> Desk<T> {
         worker: impl SerialExecutor + 'static,
         most_gathering: usize,
     ) -> Self {
+        let room = Room::of(core.storage.limits());
         let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0, entries: 0 };
         let line = Arc::new(Mutex::new(line));
         let inserter = core.entries.inserter();
@@ -142,9 +166,15 @@ impl<T: Send + 'static> Desk<T> {
             sent: 0,
             confirmed: 0,
             failed: None,
+            refused: false,
             waiting: Vec::new(),
         };
-        Self { line, turn: Turn::builder(settler).budget(BUDGET).yield_to_serial(worker), most_gathering }
+        Self {
+            line,
+            turn: Turn::builder(settler).budget(BUDGET).yield_to_serial(worker),
+            most_gathering,
+            room,
+        }
     }
 
     /// Puts a batch in.
@@ -156,7 +186,7 @@ impl<T: Send + 'static> Desk<T> {
         if line.gathering.saturating_add(batch.len()) > self.most_gathering.max(batch.len()) {
             return Err(batch);
         }
-        line.gather(batch);
+        line.gather(batch, self.room);
         drop(line);
         self.look_here();
         Ok(())
@@ -192,11 +222,11 @@ fn go_on<T: Send + 'static>(mut ownership: Ownership<Settler<T>>) {
 
 impl<T> Line<T> {
     /// Puts a batch in; one that is still gathering takes it up.
-    fn gather(&mut self, batch: Batch<T>) {
+    fn gather(&mut self, batch: Batch<T>, room: Room) {
         self.gathering += batch.len();
         self.entries += batch.len();
         match self.items.back_mut() {
-            Some(Item::Batch(last, State::Gathering)) if last.has_room(batch.len(), batch.bytes) => {
+            Some(Item::Batch(last, State::Gathering)) if last.has_room(batch.len(), batch.bytes, room) => {
                 last.append(batch);
             }
             _ => self.items.push_back(Item::Batch(batch, State::Gathering)),
@@ -251,6 +281,8 @@ pub(crate) struct Settler<T> {
     /// The number of the first entry that is not confirmed.
     confirmed: i64,
     failed: Option<StorageError>,
+    /// Storage had no room; what was sent behind that is not kept either.
+    refused: bool,
     /// Cursors to tell; empty between steps.
     waiting: Vec<Arc<CursorCore>>,
 }
@@ -290,16 +322,33 @@ impl<T: Send + 'static> Settler<T> {
         self.inserter.insert_batch(entries, now);
     }
 
+    /// Why a batch that was answered so is not confirmed, if it is not.
+    fn refusal(&mut self, answer: Result<(), StorageError>) -> Option<StorageError> {
+        if self.failed.is_none() {
+            match (answer, self.refused) {
+                (Ok(()), false) => return None,
+                (Err(StorageError::Full), _) | (Err(StorageError::OutOfOrder { .. }), true) => {
+                    self.refused = true;
+                    return Some(StorageError::Full);
+                }
+                (Err(error), _) => self.failed = Some(error),
+                (Ok(()), true) => {
+                    let why = "it kept what was behind an entry that it had refused";
+                    self.failed = Some(StorageError::Failed(why.to_owned()));
+                }
+            }
+        }
+        self.failed.clone()
+    }
+
     /// Confirms a batch and tells everybody.
     fn settle(&mut self, batch: Batch<T>, answer: Result<(), StorageError>) {
         let Batch { payloads, tokens, .. } = batch;
         let len = tokens.len();
         let now = self.core.clock.now();
         let mut next = Position { ledger: self.core.id, entry: self.confirmed };
-        if self.failed.is_none() {
-            self.failed = answer.err();
-        }
-        if self.failed.is_none() {
+        let refusal = self.refusal(answer);
+        if refusal.is_none() {
             self.confirmed += count(len);
             contained(|| self.cache(next.entry, payloads, now));
             // Before anybody is told: who is can read the entries by any cursor.
@@ -310,7 +359,7 @@ impl<T: Send + 'static> Settler<T> {
         tell(tokens.into_iter(), |token| {
             let position = next;
             next = next.next();
-            let result = self.failed.clone().map_or(Ok(position), |error| Err(AppendError::Storage(error)));
+            let result = refusal.clone().map_or(Ok(position), |error| Err(AppendError::Storage(error)));
             self.sink.appended(token, result, now);
         });
         self.line.lock().entries -= len;
@@ -328,7 +377,12 @@ impl<T: Send + 'static> Work for Settler<T> {
         let mut line = self.line.lock();
         // What is answered comes first: after a failure nothing more is sent.
         let taken = line.take();
-        let to_send = if taken.is_none() { line.next_to_send() } else { None };
+        if self.refused && taken.is_none() && line.sent == 0 {
+            // Nothing is behind what was refused any more: what comes has its place.
+            self.refused = false;
+            self.sent = self.confirmed;
+        }
+        let to_send = if taken.is_none() && !self.refused { line.next_to_send() } else { None };
         drop(line);
         match (taken, to_send) {
             (Some(Item::Batch(batch, State::Answered(answer))), _) => self.settle(batch, answer),

@@ -14,10 +14,16 @@ use crate::position::Position;
 ///
 /// Called by the ledger's worker for appends, by whoever misses the cache for reads.
 pub trait LogStorage: Send + Sync + 'static {
+    /// The most that it takes; by default anything.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
     /// Appends entries that follow each other; the first one has this position, which is the one after the last entry's.
     ///
     /// `done` is told once they are kept and can be read, or that none of them is: here, or later and on any thread. Some more may be appended before
-    /// that; once one is told to have failed, nothing more comes, and what was appended meanwhile counts as failed, too.
+    /// that, and are to fail if it does. After [`Full`](StorageError::Full) the ledger goes on when all of those are answered, with the position that was
+    /// refused first; after any other failure nothing more comes.
     fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>);
 
     /// Reads the payloads of the entries from a position on, at most so many, at least one.
@@ -29,12 +35,43 @@ pub trait LogStorage: Send + Sync + 'static {
     fn trim(&self, before: Position);
 }
 
+/// The most that a storage takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many bytes an entry may have.
+    pub entry_bytes: usize,
+    /// How many bytes may be appended at once, with [`ENTRY_OVERHEAD`] counted for each entry beside its payload.
+    pub batch_bytes: usize,
+}
+
+impl Default for Limits {
+    /// None.
+    fn default() -> Self {
+        Self { entry_bytes: usize::MAX, batch_bytes: usize::MAX }
+    }
+}
+
+/// What an entry counts in a batch beside its payload, in bytes.
+pub const ENTRY_OVERHEAD: usize = 64;
+
 /// Why storage did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorageError {
     /// There is no such entry: never appended, or trimmed.
     Missing(Position),
+    /// There is no room now: nothing was kept. It may be appended again later.
+    Full,
+    /// What was appended does not follow the last entry: nothing was kept.
+    OutOfOrder {
+        /// The number of the entry that is next.
+        expected: i64,
+    },
+    /// Another owner has come.
+    Fenced {
+        /// Its epoch.
+        epoch: u64,
+    },
     /// Something else, in words.
     Failed(String),
     /// It dropped the call unanswered, perhaps as it panicked: what was asked may be done or not.
@@ -53,6 +90,9 @@ impl fmt::Display for StorageError {
             Self::Missing(position) => {
                 write!(f, "entry {position} is not in storage: never appended, or trimmed")
             }
+            Self::Full => f.write_str("storage has no room now"),
+            Self::OutOfOrder { expected } => write!(f, "out of order: entry {expected} is next"),
+            Self::Fenced { epoch } => write!(f, "storage was fenced by the owner of epoch {epoch}"),
             Self::Failed(why) => write!(f, "storage failed: {why}"),
             Self::Unanswered => f.write_str("storage dropped the call unanswered"),
         }
@@ -135,9 +175,7 @@ impl LogStorage for MemoryStorage {
         let expected = segments.end();
         if first.entry != expected {
             drop(segments);
-            return done.tell(Err(StorageError::Failed(format!(
-                "entry {first} does not follow the last one: {expected} does"
-            ))));
+            return done.tell(Err(StorageError::OutOfOrder { expected }));
         }
         let mut rest = entries.into_iter();
         while rest.len() > 0 {

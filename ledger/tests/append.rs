@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use folio_executor::OrderedExecutor;
 use folio_ledger::{
-    AppendError, AppendSink, Callbacks, ConfigError, Cursor, Handover, Ledger, LedgerOptions, MemoryStorage,
-    Position, StorageError, Wait,
+    AppendError, AppendSink, Callbacks, ConfigError, Cursor, Done, Handover, Ledger, LedgerOptions, Limits,
+    LogStorage, MemoryStorage, Position, StorageError, Wait,
 };
 use folio_sync::test_util::{ManualClock, ManualExecutor};
 use folio_sync::time::{Clock, Instant};
@@ -242,6 +242,107 @@ fn what_is_behind_a_batch_that_fails_fails() {
     assert_eq!((scene.heard.take(), scene.ledger.confirmed()), (told, 2));
     assert_eq!(scene.storage.asked(), []);
     assert_eq!(read_all(&scene.cursor(0).0), entries(0..2));
+}
+
+/// Storage that keeps nothing, and answers when it is told to.
+#[derive(Clone, Default)]
+struct Late(Arc<Mutex<Vec<(Asked, Done<(), StorageError>)>>>);
+
+impl LogStorage for Late {
+    fn limits(&self) -> Limits {
+        Limits { entry_bytes: 1_000, batch_bytes: 1_000 }
+    }
+
+    fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>) {
+        self.0.lock().push((Asked::Append(first.entry, entries.len()), done));
+    }
+
+    fn read(&self, first: Position, _count: usize, done: Done<Vec<Bytes>, StorageError>) {
+        done.tell(Err(StorageError::Missing(first)));
+    }
+
+    fn trim(&self, _before: Position) {}
+}
+
+impl Late {
+    /// Answers what was asked, in order; tells what that was.
+    fn answer(&self, answers: impl IntoIterator<Item = Result<(), StorageError>>) -> Vec<Asked> {
+        let asked = std::mem::take(&mut *self.0.lock());
+        let answered = asked.into_iter().zip(answers);
+        answered.map(|((asked, done), answer)| (done.tell(answer), asked).1).collect()
+    }
+}
+
+/// A ledger over it.
+fn late() -> (Late, ManualExecutor, Heard, Ledger<i64>) {
+    let (storage, worker, heard) = (Late::default(), ManualExecutor::new(), Heard::default());
+    let options = LedgerOptions { id: ID, handover: Handover::Batched(2), ..LedgerOptions::default() };
+    let cache = manager(&ManualClock::new(), 0);
+    let ledger = Ledger::open(options, storage.clone(), &cache, worker.clone(), heard.clone()).unwrap();
+    (storage, worker, heard, ledger)
+}
+
+/// I42: storage without room refuses what was on its way, each told once; what comes later is appended in its places, without a gap.
+#[test]
+fn after_storage_was_full_the_ledger_goes_on() {
+    let (storage, worker, heard, ledger) = late();
+    (0..10).for_each(|n| ledger.append(payload(n), n));
+    worker.run_all();
+    let behind = || Err(StorageError::OutOfOrder { expected: 2 });
+    let asked = storage.answer([Ok(()), Err(StorageError::Full), behind(), behind()]);
+    assert_eq!(asked, [0, 2, 4, 6].map(|first| Asked::Append(first, 2)));
+    worker.run_all();
+    let full = AppendError::Storage(StorageError::Full);
+    assert_eq!(heard.take(), [appended(0..2), failed(2..8, &full)].concat());
+    assert_eq!(storage.answer([Ok(())]), [Asked::Append(2, 2)], "what had gathered is next");
+    worker.run_all();
+    assert_eq!(heard.take(), [(8, Ok(at(2))), (9, Ok(at(3)))]);
+    ledger.append(payload(10), 10);
+    worker.run_all();
+    assert_eq!(storage.answer([Err(StorageError::Full)]), [Asked::Append(4, 1)]);
+    worker.run_all();
+    assert_eq!(heard.take(), failed(10..11, &full));
+    ledger.append(payload(11), 11);
+    worker.run_all();
+    assert_eq!(storage.answer([Ok(())]), [Asked::Append(4, 1)], "as often as it takes");
+    worker.run_all();
+    assert_eq!((heard.take(), ledger.confirmed()), (vec![(11, Ok(at(4)))], 5));
+}
+
+/// 1.12: storage that keeps what is behind an entry that it refused, or fails behind it, has failed.
+#[test]
+fn what_is_behind_an_entry_that_was_refused_may_not_be_kept() {
+    for answer in [Ok(()), Err(broken())] {
+        let (storage, worker, heard, ledger) = late();
+        (0..4).for_each(|n| ledger.append(payload(n), n));
+        worker.run_all();
+        storage.answer([Err(StorageError::Full), answer]);
+        ledger.append(payload(4), 4);
+        worker.run_all();
+        let told = heard.take();
+        assert_eq!(told[..2], failed(0..2, &AppendError::Storage(StorageError::Full)));
+        for (_, result) in &told[2..] {
+            assert!(matches!(result, Err(AppendError::Storage(StorageError::Failed(_)))), "{result:?}");
+        }
+        assert_eq!((told.len(), ledger.confirmed(), storage.answer([]).len()), (5, 0, 0));
+    }
+}
+
+/// I42: an entry that is larger than storage takes is refused by itself; batches have what storage takes at once.
+#[test]
+fn storage_has_its_limits() {
+    let (storage, worker, heard, ledger) = late();
+    ledger.append(Bytes::from(vec![0; 937]), 0);
+    assert_eq!(heard.take(), failed(0..1, &AppendError::TooLarge { bytes: 937, most: 936 }));
+    ledger.append(Bytes::from(vec![0; 936]), 1);
+    ledger.append(Bytes::from(vec![0; 436]), 2);
+    ledger.append(Bytes::from(vec![0; 436]), 3);
+    ledger.append(Bytes::new(), 4);
+    worker.run_all();
+    let asked = storage.answer([Ok(()), Ok(()), Ok(())]);
+    assert_eq!(asked, [Asked::Append(0, 1), Asked::Append(1, 1), Asked::Append(2, 2)]);
+    worker.run_all();
+    assert_eq!(heard.take(), (1..5).map(|n| (n, Ok(at(n - 1)))).collect::<Vec<_>>());
 }
 
 /// I42: what storage answers when the worker takes nothing any more is told once all the same, in order.

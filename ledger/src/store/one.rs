@@ -6,14 +6,15 @@ use super::done::Done;
 use super::error::StoreError;
 use super::log::{Append, LogStore, ReadLimits};
 use crate::position::Position;
-use crate::storage::{LogStorage, StorageError};
+use crate::storage::{Limits, LogStorage, StorageError};
 
-/// One ledger of a store, made for one [`Ledger`](crate::Ledger), whose number is its own.
+/// One ledger of a store, made for one [`Ledger`](crate::Ledger) with the same number: one with another number has all that it asks refused.
 ///
-/// Nothing is trimmed: a store deletes whole ledgers.
+/// Nothing is trimmed: a store deletes whole ledgers. Reads run where the store reads: for files, on the thread that asks, which waits for the disk.
 #[derive(Debug)]
 pub struct StoredLedger<S> {
     store: S,
+    ledger: i64,
     epoch: u64,
 }
 
@@ -23,7 +24,7 @@ impl<S: LogStore> StoredLedger<S> {
     where
         S: Clone,
     {
-        let made = Self { store: store.clone(), epoch };
+        let made = Self { store: store.clone(), ledger, epoch };
         store.create(
             group,
             ledger,
@@ -33,8 +34,22 @@ impl<S: LogStore> StoredLedger<S> {
     }
 }
 
+impl<S> StoredLedger<S> {
+    fn not(&self, ledger: i64) -> StorageError {
+        StorageError::Failed(format!("this is ledger {} of its store, not {ledger}", self.ledger))
+    }
+}
+
 impl<S: LogStore> LogStorage for StoredLedger<S> {
+    fn limits(&self) -> Limits {
+        let capabilities = self.store.capabilities();
+        Limits { entry_bytes: capabilities.max_entry_bytes, batch_bytes: capabilities.max_batch_bytes }
+    }
+
     fn append(&self, first: Position, entries: Vec<Bytes>, done: crate::Done<(), StorageError>) {
+        if first.ledger != self.ledger {
+            return done.tell(Err(self.not(first.ledger)));
+        }
         let append = Append { ledger: first.ledger, epoch: self.epoch, first: first.entry, entries };
         self.store.append(
             append,
@@ -45,6 +60,9 @@ impl<S: LogStore> LogStorage for StoredLedger<S> {
     }
 
     fn read(&self, first: Position, count: usize, done: crate::Done<Vec<Bytes>, StorageError>) {
+        if first.ledger != self.ledger {
+            return done.tell(Err(self.not(first.ledger)));
+        }
         // What a read may weigh is bounded by whoever asks.
         let limits = ReadLimits { entries: count, bytes: usize::MAX };
         self.store.read(
@@ -62,6 +80,9 @@ impl From<StoreError> for StorageError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoSuchEntry(position) => Self::Missing(position),
+            StoreError::Full | StoreError::Busy => Self::Full,
+            StoreError::OutOfOrder { expected } => Self::OutOfOrder { expected },
+            StoreError::Fenced { epoch } => Self::Fenced { epoch },
             StoreError::Dropped => Self::Unanswered,
             error => Self::Failed(error.to_string()),
         }
