@@ -42,11 +42,15 @@
 //! Reads that wait for a permit go on where it is given back, unless there is an executor for them. Results of storage are told where it answers. A read that is under way keeps the cache and
 //! storage alive. Expected reads are counted down by [`mark_read`](EntryCache::mark_read) alone.
 
+mod ask;
 mod counts;
 mod entry;
 mod error;
+mod expected;
 mod fill;
+mod filling;
 mod gaps;
+mod inserter;
 #[cfg(all(test, loom))]
 mod models;
 mod payload;
@@ -59,10 +63,12 @@ use folio_sync::{Arc, Executor, arc_dyn};
 pub use counts::EntryCacheSnapshot;
 pub use entry::{InFlight, ReadEntry};
 pub use error::ReadError;
-pub use fill::{EntryInserter, ExpectedReads};
+pub use expected::ExpectedReads;
+pub use inserter::EntryInserter;
 pub use payload::{Metadata, Parsed, Payload};
 
-use fill::{Fill, Filling};
+use fill::Fill;
+use filling::Filling;
 use read::{Core, Extent};
 
 use crate::cache::RangeCache;

@@ -6,7 +6,8 @@ use folio_sync::test_util::{ManualClock, Tracked, model};
 use folio_sync::time::Clock;
 use folio_sync::{Arc, Mutex, arc_dyn, thread};
 
-use super::fill::{ExpectedReads, Fill};
+use super::expected::ExpectedReads;
+use super::fill::Fill;
 use super::payload::Payload;
 use super::{EntryCache, PermitsFor, ReadRequest};
 use crate::cache::RangeCache;

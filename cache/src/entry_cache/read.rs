@@ -3,10 +3,11 @@
 use folio_sync::{Arc, Executor, Job, Mutex, step, unwind};
 
 use super::PermitsFor;
+use super::ask::{TRIES, ask};
 use super::counts::add;
 use super::entry::ReadEntry;
 use super::error::ReadError;
-use super::fill::{Fill, TRIES, ask};
+use super::fill::Fill;
 use super::gaps::{Gap, gaps, merge};
 use super::payload::Payload;
 use crate::pending::{
