@@ -246,7 +246,10 @@ fn what_is_behind_a_batch_that_fails_fails() {
 
 /// Storage that keeps nothing, and answers when it is told to.
 #[derive(Clone, Default)]
-struct Late(Arc<Mutex<Vec<(Asked, Done<(), StorageError>)>>>);
+struct Late(Arc<Mutex<Vec<Waits>>>);
+
+/// What was asked, and whom to answer.
+type Waits = (Asked, Done<(), StorageError>);
 
 impl LogStorage for Late {
     fn limits(&self) -> Limits {
@@ -391,7 +394,9 @@ fn answers_out_of_order_let_no_more_be_sent() {
     }
     let full = AppendError::Rejected(RejectReason::Full);
     assert_eq!((scene.heard.take(), scene.ledger.queued()), (failed(14..50, &full), 14));
-    first.into_iter().for_each(|done| done.tell(Ok(())));
+    for done in first {
+        done.tell(Ok(()));
+    }
     scene.worker.run_all();
     scene.storage.held().into_iter().for_each(|done| done.tell(Ok(())));
     scene.worker.run_all();

@@ -9,6 +9,7 @@ mod support_store;
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -472,4 +473,61 @@ fn a_read_that_fails_may_be_asked_again() {
     directory.fail(Op::Read, 0, ErrorKind::Other);
     assert!(matches!(read(&store, 1, 0), Err(StoreError::ReadFailed(_))));
     holds(&store, 1, 3);
+}
+
+/// Asks for something that a step answers.
+fn asked<T: Send + 'static>(ask: impl FnOnce(Done<T>)) -> mpsc::Receiver<Result<T, StoreError>> {
+    let (tell, told) = mpsc::channel();
+    ask(Done::new(move |answer| tell.send(answer).unwrap_or_default()));
+    told
+}
+
+/// A write that finds no room refuses all that was staged with it; what is asked behind it, and was checked against that, is refused as well.
+#[test]
+fn what_was_checked_against_what_is_refused_is_refused() {
+    let long = "n".repeat(500);
+    let mut refused = 0;
+    for others in 0..12 {
+        for pad in (0..600).step_by(24) {
+            let directory = SimDirectory::new();
+            let (store, mut stepper) = stepped(&directory);
+            let mut step = |told: Vec<mpsc::Receiver<Result<(), StoreError>>>| {
+                stepper.step();
+                told.into_iter().map(|told| told.recv().unwrap()).collect::<Vec<_>>()
+            };
+            let made = step(vec![asked(|done| store.create("g", 5, 1, done))]);
+            assert_eq!(made, [Ok(())]);
+            let made = step(vec![asked(|done| store.create("h", 6, 1, done))]);
+            assert_eq!(made, [Ok(())]);
+            let entry = |first, bytes| Append {
+                ledger: 6,
+                epoch: 1,
+                first,
+                entries: vec![Bytes::from(vec![1; bytes])],
+            };
+            for first in 0..5 {
+                let kept = asked(|done| store.append(entry(first, 3500), done));
+                step(Vec::new());
+                assert!(kept.recv().unwrap().is_ok());
+            }
+            directory.fail(Op::Write, 0, ErrorKind::StorageFull);
+            let deleted = asked(|done| store.delete(5, 1, done));
+            let appended = asked(|done| store.append(entry(5, pad), done));
+            let between: Vec<_> = (0..others)
+                .map(|n| asked(|done| store.create(&format!("{n}{long}"), 100 + n, 1, done)))
+                .collect();
+            let again = asked(|done| store.create(&long, 5, 1, done));
+            let closed = asked(|done| store.close(6, 1, done));
+            step(between);
+            let (deleted, again) = (deleted.recv().unwrap(), again.recv().unwrap());
+            assert!(deleted.is_ok() || again.is_err(), "{others}, {pad}: a ledger is made that is there");
+            let last = ask(|done| store.last_confirmed(6, done)).wait();
+            if let Ok(closed) = closed.recv().unwrap() {
+                assert_eq!(Ok(closed), last, "{others}, {pad}");
+            }
+            refused += u32::from(appended.recv().unwrap().is_err());
+            stepper.finish();
+        }
+    }
+    assert!(refused > 100, "{refused} were refused");
 }

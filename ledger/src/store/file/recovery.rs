@@ -9,7 +9,9 @@ use super::index::{self, Runs};
 use super::options::{Cut, FileOptions, OpenError, OpenReport};
 use super::record::{HEADER, Kind, Record, may_begin};
 use super::roll::{Active, Live, begin};
-use super::segment::{DATA, FORMAT, Head, Segment, find, index_name, slot_of, written_after};
+use super::segment::{
+    DATA, FORMAT, Head, Segment, find, index_name, next_generation, slot_of, written_after,
+};
 use super::writer::Writer;
 use super::{LOCK, Located, Shared, State, snapshot};
 use crate::position::Position;
@@ -98,7 +100,7 @@ pub(super) fn open<D: Directory>(directory: D, options: FileOptions) -> Result<O
             let slot = spare.pop().unwrap_or(next_slot);
             next_slot = next_slot.max(slot + 1);
             let segment = Arc::new(Segment::make(&directory, slot, options.segment_bytes)?);
-            active = Some(begin(segment, newest + 1, options.segment_bytes, &table)?);
+            active = Some(begin(segment, next_generation(newest), options.segment_bytes, &table)?);
         }
     }
     // Segments of another size are made again.

@@ -7,7 +7,7 @@ use folio_sync::Arc;
 use super::index::{self, Run};
 use super::maker::Maker;
 use super::record::{Kind, Record};
-use super::segment::{DATA, Segment, index_name};
+use super::segment::{DATA, Segment, index_name, next_generation};
 use super::snapshot;
 use super::writer::{Writer, is_full};
 use crate::store::error::StoreError;
@@ -67,7 +67,7 @@ impl<D: Directory> Writer<D> {
             return Err(self.fail("syncing a segment", &error));
         }
         self.keep_index();
-        self.newest += 1;
+        self.newest = next_generation(self.newest);
         match begin(segment, self.newest, bytes, &self.table) {
             Ok(active) => {
                 let old = std::mem::replace(&mut self.active, active);

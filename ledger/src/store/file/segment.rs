@@ -1,8 +1,10 @@
 //! The segment: a file of fixed size, used again and again.
 //!
 //! It begins with two copies of its header, each in a block of its own and written one after the other, so that no crash and no single fault loses
-//! both. Each use has a generation of its own; records of another one are not there.
+//! both. Each use has a generation of its own; records of another one are not there. It counts in its upper bits, and is drawn by lot below, so that nobody
+//! who only appends can know it: no payload poses as a record.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use super::record::Record;
@@ -58,6 +60,16 @@ pub(crate) fn slot_of(name: &str) -> Option<u32> {
     (file_name(slot) == name).then_some(slot)
 }
 
+/// Bits of a generation that nobody can know beforehand; the others count.
+const SECRET_BITS: u32 = 40;
+
+/// The generation after another one.
+pub(crate) fn next_generation(last: u64) -> u64 {
+    // The standard library seeds each such state from the system.
+    let secret = RandomState::new().hash_one(last) >> (64 - SECRET_BITS);
+    ((last >> SECRET_BITS) + 1) << SECRET_BITS | secret
+}
+
 fn encode(generation: u64, bytes: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(&MAGIC);
@@ -105,13 +117,36 @@ impl<F: StoreFile> Segment<F> {
     /// Begins another use: on disk when this returns, but for the second copy.
     pub(crate) fn begin(&self, generation: u64, bytes: u32) -> io::Result<()> {
         let header = encode(generation, bytes);
-        self.file.write_at(COPIES[0], &header)?;
+        // A crash may tear the one that is written first, and may have torn the second one of the last use: the newest goes last.
+        let first = match self.heads()? {
+            [Head::Used { .. }, Head::Unused | Head::Damaged] => 1,
+            [Head::Used { generation: first, .. }, Head::Used { generation: second, .. }] => {
+                usize::from(first > second)
+            }
+            _ => 0,
+        };
+        self.file.write_at(COPIES[first], &header)?;
         self.file.sync()?;
-        self.file.write_at(COPIES[1], &header)
+        self.file.write_at(COPIES[1 - first], &header)
     }
 
     /// What the newest of the two copies says.
     pub(crate) fn head(&self) -> io::Result<Head> {
+        let heads = self.heads()?;
+        Ok(match heads {
+            [Head::Version(version), _] | [_, Head::Version(version)] => Head::Version(version),
+            [Head::Used { generation: first, .. }, Head::Used { generation: second, .. }] => {
+                heads[usize::from(second > first)]
+            }
+            [used @ Head::Used { .. }, _] | [_, used @ Head::Used { .. }] => used,
+            // The first copy of a segment that was never used is written first: it is torn, and nothing was written after it.
+            [Head::Unused | Head::Damaged, Head::Unused] => self.unused()?,
+            _ => Head::Damaged,
+        })
+    }
+
+    /// What both copies say.
+    fn heads(&self) -> io::Result<[Head; 2]> {
         let mut heads = [Head::Unused; 2];
         for (head, offset) in heads.iter_mut().zip(COPIES) {
             let mut header = [0; HEADER];
@@ -122,16 +157,7 @@ impl<F: StoreFile> Segment<F> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(match heads {
-            [Head::Version(version), _] | [_, Head::Version(version)] => Head::Version(version),
-            [Head::Used { generation: first, .. }, Head::Used { generation: second, .. }] => {
-                heads[usize::from(second > first)]
-            }
-            [used @ Head::Used { .. }, _] | [_, used @ Head::Used { .. }] => used,
-            // The first copy is written first: it is torn, and nothing was written after it.
-            [Head::Unused | Head::Damaged, Head::Unused] => self.unused()?,
-            _ => Head::Damaged,
-        })
+        Ok(heads)
     }
 
     /// Whether a segment without a header has nothing else, either.
@@ -177,6 +203,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
     use super::*;
+    use crate::store::faulty::Seed;
     use crate::store::layer::SimDirectory;
 
     #[test]
@@ -203,6 +230,40 @@ mod tests {
                 let segment = Segment::open(&directory, 1, Mode::Read).unwrap();
                 assert_eq!(segment.head().unwrap(), used, "bit {bit} of {copy}");
             }
+        }
+    }
+
+    #[test]
+    fn generations_grow_and_cannot_be_known() {
+        let mut last = 0;
+        for count in 1..1000 {
+            let next = next_generation(last);
+            assert!(next > last && next >> SECRET_BITS == count);
+            assert_ne!(next_generation(last), next);
+            last = next;
+        }
+    }
+
+    #[test]
+    fn a_header_survives_a_crash_as_it_is_written_though_one_copy_was_damaged_before() {
+        for (seed, damaged) in (0..300).flat_map(|seed| [(seed, None), (seed, Some(0)), (seed, Some(4096))]) {
+            let directory = SimDirectory::new();
+            let segment = Segment::make(&directory, 1, 16384).unwrap();
+            segment.begin(5, 16384).unwrap();
+            segment.file.sync().unwrap();
+            if let Some(copy) = damaged {
+                let mut bytes = directory.bytes("segment-00000001");
+                bytes[copy] ^= 1;
+                directory.put("segment-00000001", bytes);
+            }
+            let segment = Segment::open(&directory, 1, Mode::Write).unwrap();
+            directory.power_off_after(seed % 4);
+            let begun = segment.begin(6, 16384);
+            directory.crash(&mut Seed::new(seed));
+            let segment = Segment::open(&directory, 1, Mode::Read).unwrap();
+            let head = segment.head().unwrap();
+            let is = |generation| head == Head::Used { generation, bytes: 16384 };
+            assert!(is(6) || is(5) && begun.is_err(), "seed {seed}, {damaged:?}: {head:?}");
         }
     }
 

@@ -91,7 +91,8 @@ impl<D: Directory> Writer<D> {
                 None => self.take(request),
             }
         }
-        self.commit();
+        // Each was told for itself.
+        let _told = self.commit();
     }
 
     /// Says in the log that all before it is on disk.
@@ -167,7 +168,8 @@ impl<D: Directory> Writer<D> {
         let full = self.work.buffer.len() + weight > options.max_write_bytes
             || self.work.entries + append.entries.len() > options.max_write_entries;
         if full {
-            self.commit();
+            // Each was told for itself.
+            let _told = self.commit();
         }
         let staged = self.room(&append).and_then(|()| {
             // Only now: what was staged before may have failed.
@@ -233,10 +235,8 @@ impl<D: Directory> Writer<D> {
         if self.end() as usize + bytes + left as usize <= self.active.bytes as usize {
             return Ok(());
         }
-        self.commit();
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
+        // What was asked was checked against what is staged: if that is refused, so is this.
+        self.commit()?;
         self.roll()
     }
 
@@ -247,8 +247,8 @@ impl<D: Directory> Writer<D> {
         error
     }
 
-    /// Writes what is staged, makes it visible, answers.
-    fn commit(&mut self) {
+    /// Writes what is staged, makes it visible, answers; whether that went well.
+    fn commit(&mut self) -> Result<(), StoreError> {
         let work = take(&mut self.work);
         let mut written = match &self.failed {
             Some(error) => Err(error.clone()),
@@ -269,6 +269,7 @@ impl<D: Directory> Writer<D> {
         buffer.clear();
         self.work = Work { buffer, staged, ..Work::default() };
         self.look_ahead();
+        written
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
