@@ -136,7 +136,9 @@ pub(crate) struct Dispatch {
     outlets: Vec<Outlet>,
     read_batch: usize,
     max_held: usize,
+    max_held_bytes: usize,
     held: usize,
+    held_bytes: usize,
     /// A read is outstanding; it began here.
     reading: Option<i64>,
     /// The timer for another read after one that failed.
@@ -156,6 +158,8 @@ impl Dispatch {
             outlets,
             read_batch: options.read_batch.max(1),
             max_held: options.max_held.max(1),
+            max_held_bytes: options.max_held_bytes.max(1),
+            held_bytes: 0,
             held: 0,
             reading: None,
             retry: None,
@@ -176,7 +180,10 @@ impl Dispatch {
             let released = usize::try_from(outlet.permits).unwrap_or(usize::MAX).min(outlet.held.len());
             outlet.permits -= released as u64;
             self.held -= released;
-            outlet.out.extend(outlet.held.drain(..released));
+            for message in outlet.held.drain(..released) {
+                self.held_bytes -= message.payload.len();
+                outlet.out.push(message);
+            }
         }
     }
 
@@ -189,8 +196,10 @@ impl Dispatch {
             };
             let outlet = &mut self.outlets[at];
             if outlet.permits == 0 || !outlet.held.is_empty() {
-                outlet.held.push_back(message);
                 self.held += 1;
+                self.held_bytes += message.payload.len();
+                // Held messages have a bound of their own: others' reads do not wait for them.
+                outlet.held.push_back(Message::new(message.position, message.payload));
             } else {
                 outlet.permits -= 1;
                 outlet.out.push(message);
@@ -221,6 +230,7 @@ impl Dispatch {
         }
         match self.mode {
             Mode::Exclusive => self.read_batch.min(usize::try_from(permits).unwrap_or(usize::MAX)),
+            Mode::KeyShared(_) if self.held_bytes >= self.max_held_bytes => 0,
             Mode::KeyShared(_) => self.read_batch.min(self.max_held.saturating_sub(self.held)),
         }
     }
@@ -282,7 +292,7 @@ impl Dispatch {
         self.forget_retry();
         let result = self.shared.mailbox.lock().take();
         let messages = (std::mem::take(&mut self.outlets), std::mem::take(&mut self.buffer));
-        self.held = 0;
+        (self.held, self.held_bytes) = (0, 0);
         // Relaxed: a statistic, and this owner's alone.
         self.shared.held.store(0, Ordering::Relaxed);
         contained(|| drop((result, messages)));

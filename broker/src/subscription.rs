@@ -54,6 +54,8 @@ pub struct SubscriptionOptions {
     pub read_batch: usize,
     /// How many messages may be held for consumers without permits before nothing more is read; 20,000 by default, and at least 1.
     pub max_held: usize,
+    /// How many bytes of payload may be held before nothing more is read; 64 MiB by default, and at least 1. One read more may be held beyond it.
+    pub max_held_bytes: usize,
     /// How long after a read that failed it is repeated, unless permits or the like are a reason before; 15 seconds by default. Not 0.
     pub retry_first: Duration,
     /// How long at most, should it fail again: each time it is twice as long, until reads succeed; one minute by default. Not below the first.
@@ -68,6 +70,7 @@ impl SubscriptionOptions {
             start: Start::Earliest,
             read_batch: 1_000,
             max_held: 20_000,
+            max_held_bytes: 64 << 20,
             retry_first: Duration::from_secs(15),
             retry_most: Duration::from_secs(60),
         }

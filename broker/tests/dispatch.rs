@@ -259,3 +259,39 @@ fn the_earliest_message_is_the_first_that_was_not_acknowledged_by_all() {
     assert_eq!(late.entries(), (10_000..10_010).collect::<Vec<_>>());
     assert!(late.failures().is_empty());
 }
+
+/// What is held for a consumer without permits keeps nobody from reading: it has bounds of its own, in messages and in bytes.
+#[test]
+fn what_is_held_takes_no_room_from_others_reads() {
+    // As much as ten entries of unknown size.
+    let scene = Scene::reading(10 * (10 * 1024 + 64));
+    let (inboxes, subscription) = scene.subscribe(by_key(5, 1_000), 2);
+    let (_other, elsewhere) = scene.subscribe(by_key(5, 1_000), 2);
+    subscription.flow(0, 1_000);
+    elsewhere.flow(0, 1_000);
+    scene.publish(0..400, 40);
+    let held = subscription.held();
+    assert!(held > 100, "{held} are held");
+    assert_eq!(inboxes[0].count() as u64 + held, 400, "the other consumer has all of its own");
+    assert_eq!(elsewhere.held(), held, "and another subscription, too");
+    subscription.flow(1, 1_000);
+    scene.run();
+    settle(&inboxes, 400);
+}
+
+#[test]
+fn as_many_bytes_are_held_as_may_be() {
+    let scene = Scene::new();
+    let mut options = by_key(10, 1_000_000);
+    options.max_held_bytes = 1_000;
+    let (inboxes, subscription) = scene.subscribe(options, 2);
+    subscription.flow(0, 1_000);
+    scene.publish(0..1_000, 40);
+    let held = subscription.held();
+    // Of three to six bytes each; a read of ten may come beyond it.
+    assert!((1_000 / 6..1_000 / 3 + 10).contains(&held), "{held} are held");
+    assert!(subscription.unread() > 500, "nothing more is read");
+    subscription.flow(1, 1_000);
+    scene.run();
+    settle(&inboxes, 1_000);
+}

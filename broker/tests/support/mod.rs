@@ -239,6 +239,10 @@ impl LogStorage for Shelf {
 pub(crate) fn manager(clock: &ManualClock, budget: u64) -> CacheManager<Bytes> {
     let mut options = CacheOptions::default();
     options.budget = budget;
+    manager_of(clock, options)
+}
+
+fn manager_of(clock: &ManualClock, options: CacheOptions) -> CacheManager<Bytes> {
     let manager = CacheManager::new(options, ManualExecutor::new(), ManualTimers::new(clock), clock.clone());
     manager.expect("the options are good")
 }
@@ -271,19 +275,26 @@ impl Scene {
 
     /// Nothing is cached.
     pub(crate) fn uncached() -> Self {
-        Self::over(0, |_| ())
+        Self::reading(CacheOptions::default().reads.budget)
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut LedgerOptions)) -> Self {
-        Self::over(CacheOptions::default().budget, change)
+        Self::over(CacheOptions::default(), change)
     }
 
-    fn over(budget: u64, change: impl FnOnce(&mut LedgerOptions)) -> Self {
+    /// Nothing is cached, and so many bytes may be read at a time.
+    pub(crate) fn reading(bytes: u64) -> Self {
+        let mut options = CacheOptions::default();
+        (options.budget, options.reads.budget) = (0, bytes);
+        Self::over(options, |_| ())
+    }
+
+    fn over(cache_options: CacheOptions, change: impl FnOnce(&mut LedgerOptions)) -> Self {
         let (worker, storage) = (ManualExecutor::new(), Shelf::default());
         let mut options = LedgerOptions::default();
         change(&mut options);
         let clock = ManualClock::new();
-        let cache = manager(&clock, budget);
+        let cache = manager_of(&clock, cache_options);
         let topic = Topic::open(options, storage.clone(), &cache, worker.clone(), Deaf);
         let topic = topic.expect("the settings are good");
         let dispatcher = ManualExecutor::new();
