@@ -263,8 +263,8 @@ fn the_earliest_message_is_the_first_that_was_not_acknowledged_by_all() {
 /// What is held for a consumer without permits keeps nobody from reading: it has bounds of its own, in messages and in bytes.
 #[test]
 fn what_is_held_takes_no_room_from_others_reads() {
-    // As much as ten entries of unknown size.
-    let scene = Scene::reading(10 * (10 * 1024 + 64));
+    // As much as ten of the messages, which weigh little but what each of them is counted for.
+    let scene = Scene::reading(10 * (6 + 64));
     let (inboxes, subscription) = scene.subscribe(by_key(5, 1_000), 2);
     let (_other, elsewhere) = scene.subscribe(by_key(5, 1_000), 2);
     subscription.flow(0, 1_000);
