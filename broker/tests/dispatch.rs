@@ -10,11 +10,12 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use folio_broker::{Kind, Start, SubscriptionOptions};
+use folio_broker::{Consumer, Kind, Message, Start, SubscriptionOptions};
 use folio_sync::Arc;
 
-use support::{Inbox, KEY_SHARED, Scene, key_of, parse};
+use support::{Inbox, KEY_SHARED, Scene, key_of, parse, shared};
 
 /// Options of a subscription by key.
 fn by_key(read_batch: usize, max_held: usize) -> SubscriptionOptions {
@@ -260,23 +261,42 @@ fn the_earliest_message_is_the_first_that_was_not_acknowledged_by_all() {
     assert!(late.failures().is_empty());
 }
 
+/// Counts messages, and keeps none.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Consumer for Count {
+    fn deliver(&self, messages: &mut Vec<Message>) {
+        self.0.fetch_add(messages.len(), Ordering::Relaxed);
+    }
+}
+
 /// What is held for a consumer without permits keeps nobody from reading: it has bounds of its own, in messages and in bytes.
 #[test]
 fn what_is_held_takes_no_room_from_others_reads() {
     // As much as ten of the messages, which weigh little but what each of them is counted for.
     let scene = Scene::reading(10 * (6 + 64));
-    let (inboxes, subscription) = scene.subscribe(by_key(5, 1_000), 2);
-    let (_other, elsewhere) = scene.subscribe(by_key(5, 1_000), 2);
-    subscription.flow(0, 1_000);
-    elsewhere.flow(0, 1_000);
+    let (counts, subscriptions): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| {
+            let counts: [Arc<Count>; 2] = [Arc::default(), Arc::default()];
+            let consumers = counts.iter().map(shared).collect();
+            let executor = scene.dispatcher.clone();
+            let opened = scene.topic.subscribe(by_key(5, 1_000), consumers, executor, scene.timers.clone());
+            (counts, opened.unwrap())
+        })
+        .unzip();
+    subscriptions.iter().for_each(|subscription| subscription.flow(0, 1_000));
     scene.publish(0..400, 40);
-    let held = subscription.held();
-    assert!(held > 100, "{held} are held");
-    assert_eq!(inboxes[0].count() as u64 + held, 400, "the other consumer has all of its own");
-    assert_eq!(elsewhere.held(), held, "and another subscription, too");
-    subscription.flow(1, 1_000);
+    let received =
+        |subscription: usize, consumer: usize| counts[subscription][consumer].0.load(Ordering::Relaxed);
+    for (number, subscription) in subscriptions.iter().enumerate() {
+        let held = usize::try_from(subscription.held()).unwrap();
+        assert!(held > 100, "{held} are held");
+        assert_eq!(received(number, 0) + held, 400, "the other consumer has all of its own");
+        subscription.flow(1, 1_000);
+    }
     scene.run();
-    settle(&inboxes, 400);
+    assert_eq!(received(0, 0) + received(0, 1), 400);
 }
 
 #[test]
