@@ -285,7 +285,9 @@ fn what_is_held_takes_no_room_from_others_reads() {
             (counts, opened.unwrap())
         })
         .unzip();
-    subscriptions.iter().for_each(|subscription| subscription.flow(0, 1_000));
+    for subscription in &subscriptions {
+        subscription.flow(0, 1_000);
+    }
     scene.publish(0..400, 40);
     let received =
         |subscription: usize, consumer: usize| counts[subscription][consumer].0.load(Ordering::Relaxed);

@@ -14,7 +14,8 @@ use crate::settle::{Batch, Desk};
 pub enum Handover {
     /// Many with one submission, at most so many: not 0.
     Batched(usize),
-    /// Each as a job of its own. It is there to be compared with: whatever else the worker has to do waits behind all of them.
+    /// Each as a job of its own. It is there to be compared with: whatever else the worker has to do waits behind all of them. A worker that is full refuses
+    /// them, flushes and the close, too, which then do not wait.
     Single,
 }
 
@@ -118,7 +119,7 @@ impl<T: Send + 'static> Single<T> {
         // Relaxed: a number.
         let queued = self.door.queued.fetch_add(1, Ordering::Relaxed);
         let (door, desk, refuse) = (Arc::clone(&self.door), self.desk.clone(), self.refuse.clone());
-        let mut one = One { add: Some(add), door, refuse, reason: RejectReason::Closed };
+        let mut one = One { add: Some(add), door, refuse, reason: RejectReason::Refused };
         if queued >= self.door.max_queued {
             one.reason = RejectReason::Full;
             return;
@@ -157,9 +158,9 @@ struct One<T: Send + 'static> {
 impl<T: Send + 'static> One<T> {
     fn run(mut self, desk: &Desk<T>) {
         // Relaxed: as where it is written.
-        if !self.door.ended.load(Ordering::Relaxed)
-            && let Some(add) = self.add.take()
-        {
+        if self.door.ended.load(Ordering::Relaxed) {
+            self.reason = RejectReason::Closed;
+        } else if let Some(add) = self.add.take() {
             let mut batch = Batch::with_capacity(1);
             batch.push(add.payload, add.token);
             if let Err(batch) = desk.hand_in(batch) {

@@ -441,7 +441,7 @@ fn a_single_append_is_a_job_of_its_own() {
     assert_eq!((scene.heard.take(), flushed.count()), (appended(1..3), 1));
     scene.worker.refuse_next(1);
     scene.give(3..4);
-    assert_eq!(scene.heard.take(), failed(3..4, &AppendError::Closed));
+    assert_eq!(scene.heard.take(), failed(3..4, &AppendError::Rejected(RejectReason::Refused)));
     scene.ledger.append(payload(3), 3);
     scene.ledger.close();
     scene.ledger.append(payload(4), 4);

@@ -9,7 +9,7 @@
 //! short, too long, never, with errors or by a panic. An answer that is too short makes a result shorter, or [`ReadError::Missing`].
 //!
 //! *Bytes in flight.* A read has a permit for what its entries are taken to weigh: their average, or 10 KiB each as long as there is none, and 64 bytes more. Without room it
-//! waits, or is [refused](ReadError::TooManyReads). Reads that find all in the cache may be [spared](PermitsFor). The entries keep the permit, and give it back with the last of them; the share of what there is not is
+//! waits, or is [refused](ReadError::TooManyReads); of one that is larger than the whole budget, storage is asked for as much as that has room for. Reads that find all in the cache may be [spared](PermitsFor). The entries keep the permit, and give it back with the last of them; the share of what there is not is
 //! given back at once, all of it before a failure is told.
 //!
 //! *What is cached.* Entries that are [appended](EntryCache::inserter); and what storage read, if somebody still has to read it then, before anybody is told of it.

@@ -197,8 +197,22 @@ impl<V: Payload> Read<V> {
         Core::look(&self.core, self.extent, Some(permit), std::mem::take(&mut self.entries), done);
     }
 
+    /// Leaves out the end, as far as there is no room for it in the permit: one that was asked for more than the whole budget has less.
+    fn cut(&mut self) {
+        let Some(permit) = &self.permit else { return };
+        let fits = permit.bytes() / self.core.fill.estimate();
+        self.extent.count = u32::try_from(fits).unwrap_or(u32::MAX).clamp(1, self.extent.count);
+        let last = self.extent.last();
+        let stay = self.entries.partition_point(|entry| entry.position.1 <= last);
+        drop_all(self.entries.drain(stay..));
+    }
+
     /// Reads what the cache does not have.
-    fn missed(self) {
+    fn missed(mut self) {
+        self.cut();
+        if self.entries.len() == self.extent.count as usize {
+            return self.succeed();
+        }
         let counts = &self.core.fill.counts;
         let (wanted, found) = (u64::from(self.extent.count), self.entries.len() as u64);
         add(&counts.partial_hit, found);
