@@ -384,14 +384,15 @@ fn panics_of_readers_and_copies_end_there() {
             Self(self.0)
         }
     }
-    struct Shelves(Mutex<Vec<ReadDone<Brittle>>>);
-    impl ReadStorage<Brittle> for &'static Shelves {
+    #[derive(Clone)]
+    struct Shelves(Arc<Mutex<Vec<ReadDone<Brittle>>>>);
+    impl ReadStorage<Brittle> for Shelves {
         fn read(&self, _: i64, _: i64, _: u32, done: ReadDone<Brittle>) {
             self.0.lock().push(done);
         }
     }
-    let shelves: &'static Shelves = Box::leak(Box::new(Shelves(Mutex::default())));
-    let reads = PendingReads::new(shelves);
+    let shelves = Shelves(Arc::default());
+    let reads = PendingReads::new(shelves.clone());
     let (tell, told) = mpsc::channel();
     reads.read(1, 0, 5, |_| panic!("as it is meant to"));
     let part = |first, count| {

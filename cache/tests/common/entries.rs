@@ -143,6 +143,10 @@ impl Scene {
         self.cache.clear();
         assert_eq!(self.cached(), []);
         self.tally.assert_all_gone();
+        // A pass that waits keeps its executor alive, which keeps the pass.
+        while let Some(pass) = self.executor.take_next() {
+            drop(pass);
+        }
     }
 
     #[track_caller]
