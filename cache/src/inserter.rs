@@ -157,6 +157,12 @@ impl<V> Inserter<V> {
             // With a budget of nothing, nothing is cached, be it without weight.
             return weight != 0 || self.registration.core.budget.limit() != 0;
         };
+        self.take_credit(lack)
+    }
+
+    /// Charges what is lacking, and some ahead.
+    #[cold]
+    fn take_credit(&mut self, lack: u64) -> bool {
         let charged = self.registration.core.charge(lack);
         self.credit += charged.unwrap_or(0);
         Shared::pressed(&self.registration.queue);
