@@ -159,8 +159,16 @@ fn answer_some(scene: &Scene, random: &mut Random, is_over: impl Fn() -> bool) {
 ///
 /// Readers, a writer, invalidations, passes, time, and storage that answers late, out of order, short, long, not at all, with errors and closed. All permits
 /// are back at the end, and every entry is dropped once.
+///
+/// Which of these happen is for the system's schedule: each run is exact, and in one of several all of them have happened.
 #[test]
 fn everything_at_once() {
+    let runs = (0..50).take_while(|_| !all_at_once()).count();
+    assert!(runs < 50, "something has never happened");
+}
+
+/// One run; whether everything happened in it.
+fn all_at_once() -> bool {
     let mut options = cache_options(160 * (WEIGHT + 64));
     options.budget = 120 * WEIGHT;
     options.reads.max_queued = 12;
@@ -178,11 +186,12 @@ fn everything_at_once() {
     });
     let (all, read) = (ends.all(), ends.read.load(Ordering::Relaxed));
     assert_eq!(all, READERS * READS, "each once");
-    assert!(read > READS / 4 && ends.failed.load(Ordering::Relaxed) > 0);
     let counts = scene.counts();
-    assert!(counts.hits > 0 && counts.partial > 0 && counts.fallbacks > 0, "{counts:?}");
     assert_eq!(counts.failures, (all - read) as u64);
     scene.end();
+    let happened =
+        [counts.hits, counts.partial, counts.fallbacks, ends.failed.load(Ordering::Relaxed) as u64];
+    read > READS / 4 && happened.iter().all(|&count| count > 0)
 }
 
 /// Runs each job at once, on the thread that submits it.
