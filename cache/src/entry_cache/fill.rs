@@ -91,8 +91,9 @@ impl<V: Payload> Fill<V> {
 
     /// Remembers what entries weigh.
     fn note(&self, entries: usize, weight: u64) {
-        add(&self.added, entries as u64);
+        // In this order: who looks in between takes entries for heavier, not for lighter.
         add(&self.added_weight, weight);
+        add(&self.added, entries as u64);
     }
 
     /// The entries of a range that are there; none if a copy of them panics.

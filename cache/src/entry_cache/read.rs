@@ -210,10 +210,12 @@ impl<V: Payload> Read<V> {
     /// Reads what the cache does not have.
     fn missed(mut self) {
         self.cut();
+        let counts = &self.core.fill.counts;
         if self.entries.len() == self.extent.count as usize {
+            add(&counts.hit.reads, 1);
+            add(&counts.hit.entries, self.extent.count.into());
             return self.succeed();
         }
-        let counts = &self.core.fill.counts;
         let (wanted, found) = (u64::from(self.extent.count), self.entries.len() as u64);
         add(&counts.partial_hit, found);
         add(&counts.entries_missed, wanted - found);
