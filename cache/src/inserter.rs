@@ -54,12 +54,15 @@ pub struct Inserter<V> {
     current: Option<(Owned<Entry<V>>, u32)>,
     /// Weight that is charged already.
     credit: u64,
+    /// Whether anything may be cached, as of when it came, or to its page: with a budget of nothing, nothing is, be it without weight.
+    caches: bool,
 }
 
 impl<V> Inserter<V> {
     pub(crate) fn new(registration: Arc<Registration<V>>) -> Self {
         registration.core.budget.inserter_came();
-        Self { registration, current: None, credit: 0 }
+        let caches = registration.core.budget.limit() != 0;
+        Self { registration, current: None, credit: 0, caches }
     }
 
     /// Gives back what it reserved, and leaves its page, which goes if it is empty.
@@ -82,13 +85,22 @@ impl<V> Inserter<V> {
     #[inline]
     fn enter(&mut self, key: PageKey, count: u32) -> (&Owned<Entry<V>>, &mut u32) {
         let stays = matches!(&self.current, Some((linked, left)) if linked.key == key && *left >= count);
-        if !stays && !self.extend(key) {
-            self.leave_page();
-            self.current = Some((self.look_up(key), RUN));
+        if !stays {
+            self.go_to(key);
         }
         match &mut self.current {
             Some((linked, left)) => (linked, left),
             None => unreachable!("there is a page: it stays, was extended or looked up"),
+        }
+    }
+
+    /// Goes to a page, or on in it, with a run reserved: once in so many inserts.
+    #[cold]
+    fn go_to(&mut self, key: PageKey) {
+        if !self.extend(key) {
+            self.leave_page();
+            self.current = Some((self.look_up(key), RUN));
+            self.caches = self.registration.core.budget.limit() != 0;
         }
     }
 
@@ -154,8 +166,7 @@ impl<V> Inserter<V> {
     #[inline]
     fn cover(&mut self, weight: u64) -> bool {
         let Some(lack) = weight.checked_sub(self.credit).filter(|lack| *lack != 0) else {
-            // With a budget of nothing, nothing is cached, be it without weight.
-            return weight != 0 || self.registration.core.budget.limit() != 0;
+            return weight != 0 || self.caches;
         };
         self.take_credit(lack)
     }
@@ -179,6 +190,7 @@ impl<V> Inserter<V> {
     }
 
     /// What became of an entry whose slot is claimed: if one is there, deliveries of either count against the newcomer's expected reads.
+    #[cold]
     fn refuse(&self, linked: &Linked<Entry<V>>, slot: u32, entry: Entry<V>) -> NotInserted<V> {
         let reads = entry.expected().unsigned_abs();
         let seen = self.registration.core.read(linked, 1 << slot, |_, cached| {

@@ -135,13 +135,12 @@ impl<T> Linked<T> {
     }
 }
 
-/// Has the processor fetch the line of a page's words and that of a slot, of the page that a word names, if any.
+/// Has the processor fetch the line of a page's words and that of a slot, of the page that a word named as it was found, if any.
 ///
 /// A read-modify-write waits for what it works on: without this, the slot would be fetched only after the words of its page have arrived.
 #[inline]
-pub(super) fn bring_near<T>(word: &AtomicU64, slot: u32) {
-    // Relaxed: what is fetched is not read.
-    let page = named::<T>(word.load(Ordering::Relaxed));
+fn bring_near<T>(found: u64, slot: u32) {
+    let page = named::<T>(found);
     near::fetch(page);
     near::fetch(page.wrapping_byte_add(std::mem::offset_of!(Linked<T>, page) + Page::<T>::place_of(slot)));
 }
@@ -175,7 +174,20 @@ impl<'a, T> Counted<'a, T> {
     #[inline]
     pub(super) fn enter(word: &'a AtomicU64) -> Option<Self> {
         // Relaxed: only a first guess.
-        let mut found = word.load(Ordering::Relaxed);
+        Self::enter_from(word, word.load(Ordering::Relaxed))
+    }
+
+    /// The same for a reader of one slot, which is brought near.
+    #[inline]
+    pub(super) fn enter_to_read(word: &'a AtomicU64, slot: u32) -> Option<Self> {
+        // Relaxed: as in `enter`.
+        let found = word.load(Ordering::Relaxed);
+        bring_near::<T>(found, slot);
+        Self::enter_from(word, found)
+    }
+
+    #[inline]
+    fn enter_from(word: &'a AtomicU64, mut found: u64) -> Option<Self> {
         loop {
             if found == 0 {
                 return None;

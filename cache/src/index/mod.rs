@@ -123,8 +123,7 @@ impl<T> Index<T> {
     pub(crate) fn find_to_read(&self, key: PageKey, slot: u32) -> Option<Counted<'_, T>> {
         let head = self.head(key)?;
         let leaf = self.leaf(head, key.leaf_at())?;
-        linked::bring_near::<T>(&leaf.words[key.page_at()], slot);
-        Self::page(leaf, key)
+        Counted::enter_to_read(&leaf.words[key.page_at()], slot).filter(|page| page.key == key)
     }
 
     /// The head of the region of this key.

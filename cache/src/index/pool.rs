@@ -44,6 +44,7 @@ pub(crate) const fn halves(high: u32, low: u32) -> u64 {
 }
 
 /// Which chunk a node is in, and where.
+#[inline]
 const fn place(number: u32) -> (usize, usize) {
     let shifted = number - 1 + (1 << ALIKE_BITS);
     let len_bits = shifted.ilog2() - ALIKE_BITS;
