@@ -161,9 +161,9 @@ impl<T: Send + 'static> One<T> {
         if self.door.ended.load(Ordering::Relaxed) {
             self.reason = RejectReason::Closed;
         } else if let Some(add) = self.add.take() {
-            let mut batch = Batch::with_capacity(1);
+            let mut batch = Batch::default();
             batch.push(add.payload, add.token);
-            if let Err(batch) = desk.hand_in(batch) {
+            if let Err(batch) = desk.hand_in(&mut batch) {
                 batch.into_tokens().into_iter().for_each(|token| self.refuse.one(token, RejectReason::Full));
             }
         }

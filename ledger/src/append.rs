@@ -39,19 +39,15 @@ pub(crate) struct Appender<T: Send + 'static> {
     desk: Desk<T>,
     refuse: Refuse<T>,
     batch: Batch<T>,
-    /// How many entries the batch before had: the next one may have as many.
-    usual: usize,
 }
 
 impl<T: Send + 'static> Appender<T> {
     pub(crate) fn new(desk: Desk<T>, refuse: Refuse<T>) -> Self {
-        Self { desk, refuse, batch: Batch::with_capacity(0), usual: 0 }
+        Self { desk, refuse, batch: Batch::default() }
     }
 
     fn hand_in(&mut self) {
-        let batch = std::mem::replace(&mut self.batch, Batch::with_capacity(self.usual));
-        self.usual = batch.len();
-        if let Err(batch) = self.desk.hand_in(batch) {
+        if let Err(batch) = self.desk.hand_in(&mut self.batch) {
             let full = AppendError::Rejected(RejectReason::Full);
             self.refuse.all(batch.into_tokens(), &full);
         }

@@ -67,12 +67,13 @@ impl Room {
     }
 }
 
-impl<T> Batch<T> {
-    /// An empty one, with room for so many entries.
-    pub(crate) fn with_capacity(entries: usize) -> Self {
-        Self { payloads: Vec::with_capacity(entries), tokens: Vec::with_capacity(entries), bytes: 0 }
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { payloads: Vec::new(), tokens: Vec::new(), bytes: 0 }
     }
+}
 
+impl<T> Batch<T> {
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
@@ -100,8 +101,9 @@ impl<T> Batch<T> {
         tokens
     }
 
-    fn append(&mut self, mut other: Self) {
-        self.bytes = self.bytes.saturating_add(other.bytes);
+    /// Takes another one up, whose room is left.
+    fn append(&mut self, other: &mut Self) {
+        self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
         self.payloads.append(&mut other.payloads);
         self.tokens.append(&mut other.tokens);
     }
@@ -129,6 +131,8 @@ struct Line<T> {
     gathering: usize,
     /// Entries of batches that are not settled.
     entries: usize,
+    /// Empty batches, for their room: as many as are gathered and sent at a time.
+    spare: Vec<Batch<T>>,
 }
 
 /// The line, for whoever puts something in. Its lock is held for a look only.
@@ -155,7 +159,8 @@ impl<T: Send + 'static> Desk<T> {
         most_gathering: usize,
     ) -> Self {
         let room = Room::of(core.storage.limits());
-        let line = Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0, entries: 0 };
+        let line =
+            Line { items: VecDeque::new(), first: 0, sent: 0, gathering: 0, entries: 0, spare: Vec::new() };
         let line = Arc::new(Mutex::new(line));
         let inserter = core.entries.inserter();
         let settler = Settler {
@@ -177,14 +182,14 @@ impl<T: Send + 'static> Desk<T> {
         }
     }
 
-    /// Puts a batch in.
+    /// Puts a batch in; what is left in its place is empty, and has the room of one before.
     ///
     /// # Errors
     /// The batch, when too much has gathered already.
-    pub(crate) fn hand_in(&self, batch: Batch<T>) -> Result<(), Batch<T>> {
+    pub(crate) fn hand_in(&self, batch: &mut Batch<T>) -> Result<(), Batch<T>> {
         let mut line = self.line.lock();
         if line.gathering.saturating_add(batch.len()) > self.most_gathering.max(batch.len()) {
-            return Err(batch);
+            return Err(std::mem::take(batch));
         }
         line.gather(batch, self.room);
         drop(line);
@@ -222,14 +227,25 @@ fn go_on<T: Send + 'static>(mut ownership: Ownership<Settler<T>>) {
 
 impl<T> Line<T> {
     /// Puts a batch in; one that is still gathering takes it up.
-    fn gather(&mut self, batch: Batch<T>, room: Room) {
+    fn gather(&mut self, batch: &mut Batch<T>, room: Room) {
         self.gathering += batch.len();
         self.entries += batch.len();
         match self.items.back_mut() {
             Some(Item::Batch(last, State::Gathering)) if last.has_room(batch.len(), batch.bytes, room) => {
                 last.append(batch);
             }
-            _ => self.items.push_back(Item::Batch(batch, State::Gathering)),
+            _ => {
+                let spare = self.spare.pop().unwrap_or_default();
+                self.items.push_back(Item::Batch(std::mem::replace(batch, spare), State::Gathering));
+            }
+        }
+    }
+
+    /// Notes that a batch of so many entries is settled, and keeps its room.
+    fn settled(&mut self, entries: usize, empty: Batch<T>) {
+        self.entries -= entries;
+        if self.spare.len() <= MOST_SENT {
+            self.spare.push(empty);
         }
     }
 
@@ -310,13 +326,13 @@ impl<T: Send + 'static> Settler<T> {
     }
 
     /// Puts a batch into the cache, if somebody will read it.
-    fn cache(&mut self, first: i64, payloads: Vec<Bytes>, now: Instant) {
+    fn cache(&mut self, first: i64, payloads: &mut Vec<Bytes>, now: Instant) {
         let active = &self.core.active;
         if !active.worth_caching(now) {
             return;
         }
         let (ledger, expected) = (self.core.id, active.len());
-        let entries = (first..).zip(payloads);
+        let entries = (first..).zip(payloads.drain(..));
         let entries = entries.map(|(entry, payload)| ((ledger, entry), payload, expected));
         // What was not taken over is read from storage.
         self.inserter.insert_batch(entries, now);
@@ -342,27 +358,28 @@ impl<T: Send + 'static> Settler<T> {
     }
 
     /// Confirms a batch and tells everybody.
-    fn settle(&mut self, batch: Batch<T>, answer: Result<(), StorageError>) {
-        let Batch { payloads, tokens, .. } = batch;
-        let len = tokens.len();
-        let now = self.core.clock.now();
+    fn settle(&mut self, mut batch: Batch<T>, answer: Result<(), StorageError>) {
+        let len = batch.len();
+        let mut now = Instant::ORIGIN;
+        contained(|| now = self.core.clock.now());
         let mut next = Position { ledger: self.core.id, entry: self.confirmed };
         let refusal = self.refusal(answer);
         if refusal.is_none() {
             self.confirmed += count(len);
-            contained(|| self.cache(next.entry, payloads, now));
+            contained(|| self.cache(next.entry, &mut batch.payloads, now));
             // Before anybody is told: who is can read the entries by any cursor.
             self.core.confirm(self.confirmed, &mut self.waiting);
-        } else {
-            contained(|| drop(payloads));
         }
-        tell(tokens.into_iter(), |token| {
+        // What was not cached.
+        contained(|| batch.payloads.clear());
+        tell(batch.tokens.drain(..), |token| {
             let position = next;
             next = next.next();
             let result = refusal.clone().map_or(Ok(position), |error| Err(AppendError::Storage(error)));
             self.sink.appended(token, result, now);
         });
-        self.line.lock().entries -= len;
+        batch.bytes = 0;
+        self.line.lock().settled(len, batch);
         tell(self.waiting.drain(..), |cursor| cursor.tell());
     }
 }

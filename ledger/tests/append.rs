@@ -356,6 +356,13 @@ fn storage_has_its_limits() {
     assert_eq!(asked, [Asked::Append(0, 1), Asked::Append(1, 1), Asked::Append(2, 2)]);
     worker.run_all();
     assert_eq!(heard.take(), (1..5).map(|n| (n, Ok(at(n - 1)))).collect::<Vec<_>>());
+    // What is gathered where those were is as small as it is.
+    for first in (4..40).step_by(2) {
+        (0..2).for_each(|n| ledger.append(Bytes::new(), n));
+        worker.run_all();
+        assert_eq!(storage.answer([Ok(())]), [Asked::Append(first, 2)]);
+        worker.run_all();
+    }
 }
 
 /// I42: what storage answers when the worker takes nothing any more is told once all the same, in order.
