@@ -23,7 +23,7 @@ pub trait LogStorage: Send + Sync + 'static {
     ///
     /// `done` is told once they are kept and can be read, or that none of them is: here, or later and on any thread. Some more may be appended before
     /// that, and are to fail if it does. After [`Full`](StorageError::Full) the ledger goes on when all of those are answered, with the position that was
-    /// refused first; after any other failure nothing more comes.
+    /// refused first; after any other failure nothing more comes. A storage that keeps `done` for ever keeps the ledger, and itself.
     fn append(&self, first: Position, entries: Vec<Bytes>, done: Done<(), StorageError>);
 
     /// Reads the payloads of the entries from a position on, at most so many, at least one.

@@ -12,10 +12,14 @@ mod support;
 use std::ops::Range;
 use std::time::Duration;
 
-use folio_ledger::{Cursor, Handover, Position, Wait};
+use bytes::Bytes;
+use folio_ledger::{
+    CacheManager, CacheOptions, Cursor, Handover, Ledger, LedgerOptions, MemoryStorage, Position, Wait,
+};
+use folio_sync::test_util::{ManualClock, ManualExecutor, ManualTimers};
 use folio_sync::{Arc, Mutex};
 
-use support::{Asked, Calls, ID, Mood, Scene, at, entries, read, read_all};
+use support::{Asked, Calls, Heard, ID, Mood, Scene, at, entries, read, read_all};
 
 fn positions(range: Range<i64>) -> Vec<Position> {
     range.map(at).collect()
@@ -289,6 +293,43 @@ fn cursors_that_open_during_trims_can_read_from_where_they_begin() {
         }
         deleting.join().unwrap();
     });
+}
+
+/// What is cached goes by age and by weight though nobody deletes, and comes from storage then.
+#[test]
+fn cached_entries_go_by_age_and_by_weight_though_nobody_deletes() {
+    let (clock, passes) = (ManualClock::new(), ManualExecutor::new());
+    let timers = ManualTimers::new(&clock);
+    let mut options = CacheOptions::default();
+    options.budget = 1_000_000;
+    let cache = CacheManager::new(options, passes.clone(), timers.clone(), clock).unwrap();
+    let (worker, storage) = (ManualExecutor::new(), MemoryStorage::new());
+    let options = LedgerOptions { id: ID, ..LedgerOptions::default() };
+    let ledger = Ledger::open(options, storage, &cache, worker.clone(), Heard::default()).unwrap();
+    let cursor = ledger.cursor(0, || ());
+    let cached = || ledger.cache().range_cache().len();
+    let fill = |range: Range<i64>| {
+        range.for_each(|n| ledger.append(Bytes::from(vec![0; 100]), n));
+        worker.run_all();
+        passes.run_all();
+    };
+    fill(0..40_000);
+    let weight = ledger.cache().range_cache().weight();
+    assert!((500_000..1_250_000).contains(&weight), "{weight} bytes are cached");
+    // Each entry is kept for some rounds more, since the cursor still has to read it.
+    for _ in 0..10 {
+        timers.advance(Duration::from_secs(2));
+        passes.run_all();
+    }
+    assert_eq!(cached(), 0, "all are too old");
+    fill(40_000..41_000);
+    assert_eq!(cached(), 1_000);
+    let all = read_all(&cursor);
+    assert!(all.iter().map(|entry| entry.position).eq((0..41_000).map(at)));
+    drop((cursor, ledger, cache));
+    while let Some(pass) = passes.take_next() {
+        drop(pass);
+    }
 }
 
 /// Deletes of many threads count each entry once, and end with all deleted.

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -241,7 +242,7 @@ fn an_answer_may_be_the_last_to_hold_the_store() {
         let done = Done::new(move |made: Result<(), _>| {
             // Acquire: the other holder is gone; pairs with the Release of the test.
             while !theirs.load(Ordering::Acquire) {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             drop(gone);
             told.tell(made);
@@ -399,6 +400,25 @@ fn a_full_disk_refuses_appends_reads_on_and_resumes() {
     drop(store);
     let store = open(&directory, small());
     holds(&store, 1, next + 5);
+}
+
+/// A segment that found no room when it was made ahead is made when it is needed.
+#[test]
+fn a_segment_that_could_not_be_made_ahead_is_made_when_there_is_room() {
+    let directory = SimDirectory::new();
+    let store = open(&directory, small());
+    create(&store, 1);
+    let before = directory.count(Op::Preallocate);
+    directory.set_room(Some(directory.used()));
+    // Past the half of the segment, where the next one is asked for, and not to its end.
+    (0..80).for_each(|n| append(&store, 1, n, 1));
+    while directory.count(Op::Preallocate) == before {
+        thread::yield_now();
+    }
+    directory.set_room(None);
+    (80..650).for_each(|n| append(&store, 1, n, 1));
+    assert!(directory.count(Op::Preallocate) > before + 1);
+    holds(&store, 1, 650);
 }
 
 /// A write that finds no room leaves nothing of what is refused, not even after a crash.

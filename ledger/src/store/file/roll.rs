@@ -102,13 +102,15 @@ impl<D: Directory> Writer<D> {
     }
 
     fn make_segment(&mut self) -> Result<Arc<Segment<D::File>>, StoreError> {
-        let (slot, made) = self.maker.as_mut().and_then(Maker::take).unwrap_or_else(|| {
-            let slot = self.next_slot();
-            (
-                slot,
-                Segment::make(&self.shared.directory, slot, self.shared.options.segment_bytes).map(Arc::new),
-            )
-        });
+        let (slot, made) = match self.maker.as_mut().and_then(Maker::take) {
+            Some((slot, made)) if !made.as_ref().is_err_and(is_full) => (slot, made),
+            // There was no room then; there may be now.
+            full => {
+                let slot = full.map_or_else(|| self.next_slot(), |(slot, _)| slot);
+                let bytes = self.shared.options.segment_bytes;
+                (slot, Segment::make(&self.shared.directory, slot, bytes).map(Arc::new))
+            }
+        };
         match made {
             Ok(segment) => Ok(segment),
             Err(error) => {
