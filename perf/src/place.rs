@@ -42,13 +42,13 @@ impl Pools {
     }
 }
 
-/// Opens the topic of a run; with the folder that it has its files in, if it has any.
+/// Opens the topic of a run; with the folder that it has its files in, if it has any, which goes after it.
 pub(crate) fn open_topic(
     settings: &Settings,
     pools: &Pools,
     clock: &Arc<SystemClock>,
     publishes: &Publishes,
-) -> Result<(Topic<Token>, Option<Folder>), RunError> {
+) -> Result<(Option<Folder>, Topic<Token>), RunError> {
     let mut options = LedgerOptions {
         completion: match settings.completion {
             Completion::Inline => Policy::Inline,
@@ -63,11 +63,11 @@ pub(crate) fn open_topic(
     let evicts = pools.eviction.workers()[0].clone();
     let cache = cache(clock, evicts, settings.cache)?;
     let publishes = publishes.clone();
-    let (opened, folder) = match stored::open(settings)? {
-        None => (Topic::open(options, MemoryStorage::new(), &cache, worker, publishes), None),
-        Some((stored, folder)) => (Topic::open(options, stored, &cache, worker, publishes), Some(folder)),
+    let (folder, opened) = match stored::open(settings)? {
+        None => (None, Topic::open(options, MemoryStorage::new(), &cache, worker, publishes)),
+        Some((stored, folder)) => (Some(folder), Topic::open(options, stored, &cache, worker, publishes)),
     };
-    Ok((opened.map_err(|error| RunError::Settings(error.to_string()))?, folder))
+    Ok((folder, opened.map_err(|error| RunError::Settings(error.to_string()))?))
 }
 
 /// What caches; its passes run on this executor.

@@ -65,7 +65,7 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
     let clock = Arc::new(SystemClock::new());
     let pools = Pools::start(settings)?;
     let publishes = Publishes::new(settings.producers);
-    let (topic, folder) = open_topic(settings, &pools, &clock, &publishes)?;
+    let (folder, topic) = open_topic(settings, &pools, &clock, &publishes)?;
     let outcome = Arc::new(Mutex::new(Vec::new()));
     let keys = Progress::new(settings.producers * settings.keys_per_producer);
     let (clients, subscription) = subscribe(settings, &keys, &topic, &pools, &clock, &outcome)?;
